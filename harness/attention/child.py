@@ -13,12 +13,12 @@ from torch import nn
 
 from harness.attention import reduce
 from harness.errors import UsageError
-from harness.train.attention import scores
+from harness.train.attention import fusions, scores
 from harness.train.data.directory import existing, read_table
 from harness.train.reinforce import StagedTrainer
 from harness.train.run import make_trainer
 from harness.train.trainer import Trainer
-from reference_impls.models.encoders import Encoder
+from reference_impls.models.translation import Translator
 
 TAGGED = "ud_ewt/test.tsv"
 """Sentences with universal part-of-speech tags, made by hand."""
@@ -124,8 +124,12 @@ def _sentence(trainer: Trainer, text: str) -> Looked:
     own = {name.removesuffix("/0"): value for name, value in found.items()} | selected
     if not own:
         raise UsageError("this model offers no scores to look at")
-    fusion = next(m for m in module.modules() if isinstance(m, Encoder)).fusion
-    masks = {layer: masks_of(fusion, own, layer) for layer in reduce.layers(own)}
+    masks = {
+        before + layer: masks_of(fusion, mine, layer)
+        for before, fusion in fusions(module).items()
+        for mine in [{k.removeprefix(before): v for k, v in own.items() if k.startswith(before)}]
+        for layer in reduce.layers(mine)
+    }
     lengths = {own[layer + reduce.TOKEN2TOKEN].shape[-1] for layer in reduce.layers(own)}
     if lengths == {len(tokens) + 1}:  # the node of a sentence model stands before the tokens
         tokens = [CLS, *tokens]
@@ -149,8 +153,8 @@ def _tagged(trainer: Trainer, directory: str | None, count: int) -> list[tuple[L
 
     Without those that the task's own tokeniser cuts otherwise than their tags say.
     """
-    if not count or directory is None:
-        return []
+    if not count or directory is None or isinstance(trainer.module, Translator):
+        return []  # the tokens of a translation are pieces of words, which have no tag
     rows = read_table(existing(Path(directory) / f"{TAGGED}.gz"), ("tokens", "upos"))
     found = [(row["tokens"], row["upos"].split(" ")) for row in rows]
     chosen = [one for one in found if 4 <= len(one[1]) <= MOST_TOKENS][:count]

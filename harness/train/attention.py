@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +13,7 @@ from harness.errors import UsageError
 from harness.train.batches import padded
 from harness.train.task import Data
 from reference_impls.models.encoders import Embedding, Encoder
+from reference_impls.models.translation import EncoderLayer, Translator
 
 
 def scores(
@@ -22,8 +22,9 @@ def scores(
     """Scores by name, ``NAME/K`` for sentence K, padding cut off.
 
     ``tokens/K`` [n] are the texts; the fusion's come as its module's ``attention`` gives them,
-    heads first (``token2token_weights/K`` [H, n, n], queries before keys, ...), the pooling's as
-    ``pooling_weights/K`` [n, width].
+    heads first (``token2token_weights/K`` [H, n, n], queries before keys, ...), of a translation
+    those of the encoder's layers, ``l0_...``, ``l1_...``; the pooling's as ``pooling_weights/K``
+    [n, width].
 
     Raises
     ------
@@ -36,8 +37,6 @@ def scores(
     for text, words in zip(sentences, tokens, strict=True):
         if not words:
             raise UsageError(f"sentence {text!r} has no word; give sentences with at least one")
-    embedding = next(m for m in module.modules() if isinstance(m, Embedding))
-    encoder = next(m for m in module.modules() if isinstance(m, Encoder))
     module.eval()
     found: dict[str, np.ndarray] = {}
     # One sentence at a time: nothing is padded, and nothing of one can reach another.
@@ -47,16 +46,43 @@ def scores(
         if data.spell is not None:
             given.append(data.spell(words))
         with torch.inference_mode():
-            x, mask = embedding(*(padded([one]).to(device) for one in given))
-            x = encoder.entered(x)
-            parts: dict[str, Any] = dict(_looked_at(encoder.fusion, x, mask))  # [H, B, N, ...]
-            fused = encoder.fusion(x, mask)
-            if encoder.pooling is not None:
-                parts["pooling_weights"] = _looked_at(encoder.pooling, fused, mask)["weights"][None]
+            parts = _parts(module, [padded([one]).to(device) for one in given])
         for name, value in parts.items():
             array = value[:, 0].cpu().numpy()
             found[f"{name}/{number}"] = array[0] if name == "pooling_weights" else array
     return found
+
+
+def fusions(module: nn.Module) -> dict[str, nn.Module]:
+    """The modules that are looked at, by what stands in front of the names of their scores."""
+    if isinstance(module, Translator):
+        return {f"l{number}_": one.fusion for number, one in enumerate(_layers(module))}
+    return {"": next(m for m in module.modules() if isinstance(m, Encoder)).fusion}
+
+
+def _layers(module: Translator) -> list[EncoderLayer]:
+    return [layer for layer in module.encoder if isinstance(layer, EncoderLayer)]
+
+
+def _parts(module: nn.Module, given: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Scores of one sentence by name, [H, 1, N, ...]."""
+    parts: dict[str, torch.Tensor] = {}
+    if isinstance(module, Translator):
+        h, real = module.entered(*given)
+        for number, layer in enumerate(_layers(module)):
+            shown = _looked_at(layer.fusion, layer.norm1(h), real)
+            parts |= {f"l{number}_{name}": value for name, value in shown.items()}
+            h = layer(h, real)
+        return parts
+    embedding = next(m for m in module.modules() if isinstance(m, Embedding))
+    encoder = next(m for m in module.modules() if isinstance(m, Encoder))
+    x, mask = embedding(*given)
+    x = encoder.entered(x)
+    parts |= _looked_at(encoder.fusion, x, mask)
+    if encoder.pooling is not None:
+        fused = encoder.fusion(x, mask)
+        parts["pooling_weights"] = _looked_at(encoder.pooling, fused, mask)["weights"][None]
+    return parts
 
 
 def _looked_at(module: nn.Module, x: torch.Tensor, mask: torch.Tensor) -> dict[str, torch.Tensor]:

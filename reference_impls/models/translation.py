@@ -237,13 +237,16 @@ class Translator(nn.Module):
         # The row of padding is trained as one of the logits', so it does not stay zero.
         return (self.words(ids) * math.sqrt(self.width)).masked_fill((ids == PADDING)[..., None], 0)
 
-    def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """Tokens [B, N] -> states [B, N, D], and which of them are real [B, N]."""
-        real = source != PADDING
+    def entered(self, source: Tensor) -> tuple[Tensor, Tensor]:
+        """Tokens [B, N] -> what the first layer reads [B, N, D], and which are real [B, N]."""
         h = self.embedded(source)
         if self.space is not None:
             h = h + self.space[0]
-        h = self.dropout(self.positions.added_to(h))
+        return self.dropout(self.positions.added_to(h)), source != PADDING
+
+    def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
+        """Tokens [B, N] -> states [B, N, D], and which of them are real [B, N]."""
+        h, real = self.entered(source)
         for layer in self.encoder:
             h = layer(h, real)
         return self.encoder_norm(h), real

@@ -78,6 +78,8 @@ class Parallel:
             test=Split(test.inputs, test.targets, {**test.also, "further": further}),
             width=0,
             outputs=learned.size,
+            encode=lambda text: learned.encode([text])[0],
+            tokenise=learned.pieces,
             test_items=np.arange(len(test)),
             seen=np.array([source in known for source in tables[2][0]], dtype=bool),
         )

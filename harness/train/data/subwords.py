@@ -63,6 +63,10 @@ class Subwords:
         """Tokens of each text, `END` behind them."""
         return [[*one.ids, END] for one in self.tokenizer.encode_batch(list(texts))]
 
+    def pieces(self, text: str) -> list[str]:
+        """What the tokens of a text stand for, as `encode` gives them."""
+        return [str(self.tokenizer.id_to_token(token)) for token in self.encode([text])[0]]
+
     def write(self, tokens: Sequence[int]) -> str:
         """The text of tokens, words joined by spaces; those of `SPECIAL` say nothing."""
         text: str = self.tokenizer.decode(list(tokens))

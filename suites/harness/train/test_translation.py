@@ -18,6 +18,7 @@ import pytest
 import torch
 from sacrebleu.metrics import BLEU, CHRF
 
+from harness.attention.child import look
 from harness.errors import UsageError
 from harness.experiments.costs import steps_of
 from harness.records.predictions import keep, read
@@ -324,6 +325,23 @@ def test_a_run_keeps_what_it_said_and_both_test_sets_are_judged(
     assert "tok:none" in record["signatures"]["bleu"]
     assert 0 < record["padding"] < 0.5
     assert numbers(train_run(model="mtsa_nmt", vectors="none", **call)) == numbers(record)
+
+
+@pytest.mark.parametrize("model", ["mtsa_nmt", "multi_head", "msmsa"])
+def test_every_layer_of_an_encoder_is_looked_at(corpus: Path, model: str) -> None:
+    name = "multi30k[subwords=60]"
+    recipe = small(name, layers=2, epochs=1, width=24, hidden=24, heads=2, batch=100)
+    call: dict[str, Any] = {"task": name, "recipe": recipe.as_dict(), "directory": str(corpus)}
+    run = {"model": model, "seed": 0, "vectors": "none", "tagged": 300, **call}
+    record = look(sentences=["a dog sees the man"], **run)
+    (sentence,) = record["sentences"]
+    assert "".join(sentence["tokens"]) == "▁a▁dog▁sees▁the▁man<end>"
+    assert record["tagged"] == 0, "pieces of words have no part of speech"
+    first, second = (np.array(layer["token2token"]) for layer in sentence["layers"])
+    assert first.shape == second.shape == (2, *2 * [len(sentence["tokens"])])
+    assert np.abs(first - second).max() > 1e-3
+    assert record["checks"]["row_error"] < 1e-5
+    assert record["checks"]["forbidden"] == 0
 
 
 @pytest.mark.parametrize("places", [(3,), (2, 5)])
