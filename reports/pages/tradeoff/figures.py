@@ -32,7 +32,8 @@ def front(task: str, found: Sequence[TrainingCosts], standing: Mapping[str, str]
     time.set_ylabel(f"test {first.unit.named(first.metric)}, {better} is better", fontsize=8.5)
     time.set_xlabel("time of a training epoch (s)", fontsize=8.5)
     memory.set_xlabel("peak memory of training (MiB)", fontsize=8.5)
-    titled(time, f"{task}: {first.metric}, time", "filled: on the Pareto front of all three")
+    short = task.partition("[")[0]  # the caption has it in full; here it would reach the next panel
+    titled(time, f"{short}: {first.metric}, time", "filled: on the Pareto front of all three")
     titled(memory, f"{first.metric}, memory", "bars: 95 % t-intervals over seeds or folds")
     return figure
 
