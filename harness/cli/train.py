@@ -37,7 +37,7 @@ def run_train(options: TrainOptions) -> int:
     (recipe,) = recipes_of(task, [model], options.changes)
     check_read(options.changes, [model], [task], registry, options.vectors)
     attention = _attention(options, task)
-    if options.look and not task.sentences:
+    if options.look and not task.vectors:
         raise UsageError(f"--look: task {task.name} has no sentences; use a text task")
     fingerprint = partial(device_fingerprint, options.device)
     around = surroundings(task, registry, options, fingerprint)
@@ -118,7 +118,7 @@ def _attention(options: TrainOptions, task: Task) -> dict[str, Any] | None:
     if options.save_attention is None:
         return None
     sentences = read_sentences(options)
-    if not task.sentences:
+    if not task.vectors:
         raise UsageError(f"--save-attention: task {task.name} has no sentences; use a text task")
     file = attention_file(options.save_attention, options.journal)
     return {"sentences": sentences, "file": str(file)}

@@ -124,11 +124,6 @@ class Task:
     one_test_set: bool = False
     folds: int = 0
 
-    @property
-    def sentences(self) -> bool:
-        """Whether its inputs are texts, which a trained model can be looked at with."""
-        return bool(self.vectors) or (self.kind == "translation" and bool(self.files))
-
     def recipe_for(self, mechanism: str) -> Recipe:
         """The common recipe, with the number of recipes that were tried for this mechanism."""
         return replace(self.recipe, tuning_trials=self.tuned.get(mechanism, 0))
