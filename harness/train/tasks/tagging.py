@@ -77,7 +77,7 @@ TASKS = (
         metrics=("span_f1", "tag_accuracy", "tag_accuracy_unseen"),
         load="harness.train.tasks.tagging:entities",
         recipe=replace(RECIPE, dropout=0.5, batch=16, patience=5, characters=60, crf=True),
-        tuned={"multi_scale_transformer": 2, "bi_lstm": 4},
+        tuned=dict.fromkeys(_TASK.tuned, 6),
         files=entities.files,
     ),
 )
