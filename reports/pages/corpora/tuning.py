@@ -158,14 +158,9 @@ class Judged:
 
 
 def trial_of(run: Mapping[str, Any]) -> Trial | str:
-    """A run's record as a trial, or why it is none.
-
-    Only a mechanism's own configuration counts: a variant is another model.
-    """
+    """A run's record as a trial, or why it is none."""
     if run.get("task") is None or run.get("recipe") is None:
         return f"run {run['key']} names no task or recipe"
-    if "[" in run["model"]:
-        return f"run {run['key']} is of a variant, {run['model']}"
     try:
         metric = task(run["task"]).metrics[0]
     except UsageError as error:
@@ -176,7 +171,8 @@ def trial_of(run: Mapping[str, Any]) -> Trial | str:
         dev = float(chosen[0].get(metric, math.nan)) if chosen else math.nan
         if not math.isfinite(dev):
             return f"run {run['key']} has no {metric} of the dev split"
-    mechanism = mechanism_of(run["model"])
+    model, *options = run["model"].partition("[")
+    mechanism = mechanism_of(model) + "".join(options)
     return Trial(mechanism, run["recipe"], run["seed"], dev, run["status"], str(run.get("at")))
 
 
@@ -201,8 +197,15 @@ def tried(records: Iterable[Mapping[str, Any]]) -> tuple[list[Tried], list[str]]
         if before is None or rank >= (not math.isnan(before.dev), before.at):
             newest[key] = one
     found = []
-    for (name, *_), some in groups.items():
-        told, others = _against_common(task(name), list(some.values()))
+    for (name, *_), trials in groups.items():
+        # A variant stands for its mechanism where that was not tried itself.
+        whole = {t.mechanism for t in trials.values()}
+        own = [
+            t for t in trials.values() if t.mechanism.partition("[")[0] not in whole - {t.mechanism}
+        ]
+        if variants := sorted(whole - {t.mechanism for t in own}):
+            left.append(f"{name}: {', '.join(variants)}: variants of what was tried; left out")
+        told, others = _against_common(task(name), own)
         found.append(told)
         if others:
             left.append(
@@ -282,7 +285,7 @@ def sentence(one: Tried, found: Sequence[Judged]) -> str:
     """What follows for the common recipe."""
     here = one.budgets
     # One without a record of its own is counted by what is here alone.
-    every = {m: max(count, one.task.tuned.get(m, 0)) for m, count in here.items()}
+    every = {m: max(count, one.task.tuned.get(m.partition("[")[0], 0)) for m, count in here.items()}
     counted = _each(here)
     if every != here:
         counted += f"; {_each(every)} with those that have no record here"
