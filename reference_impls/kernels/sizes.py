@@ -5,7 +5,7 @@ Without torch, because formulas for memory read it, and the choice of a backend 
 
 from __future__ import annotations
 
-WIDEST = {"triton": 256, "flex": 128}
+WIDEST = {"triton": 320, "flex": 128}
 """The widest keys and values of a head that the backends of CUDA take."""
 SHORT = 256
 """Up to this length a sequence is not cut: all its scores are one product."""

@@ -38,16 +38,19 @@ BROKEN = 1.25
 def ranked(cell: KernelCell) -> list[KernelAudit]:
     """The candidates that a multiprocessor has room for, best first.
 
-    Three steps are loaded ahead where as many programs fit as with two: the prediction does not
+    One step more is loaded ahead where as many programs fit as without: the prediction does not
     see what waiting that saves.
     """
-    given = candidates(cell.kind, cell.numbers, cell.width, cell.capability)
-    shallow = sorted((tile for tile in given if tile.stages == 2), key=_reads)
-    found = [audit(cell, tile) for tile in shallow[:MOST]]
-    found = sorted((one for one in found if one.programs), key=_order)
+    given = list(candidates(cell.kind, cell.numbers, cell.width, cell.capability))
+    found: list[KernelAudit] = []
+    for stages in (2, 1):  # one where there is no room for two
+        if not found:
+            shallow = sorted((tile for tile in given if tile.stages == stages), key=_reads)
+            audits = [audit(cell, tile) for tile in shallow[:MOST]]
+            found = sorted((one for one in audits if one.programs), key=_order)
     if not found:
         return []
-    deeper = audit(cell, replace(found[0].tile, stages=3))
+    deeper = audit(cell, replace(found[0].tile, stages=found[0].tile.stages + 1))
     if deeper.programs == found[0].programs and len(deeper.beyond()) <= len(found[0].beyond()):
         found.insert(0, deeper)
     return found

@@ -28,8 +28,8 @@ LARGE_SHARED_BYTES = 160 * 1024
 """Devices with less for one program (99 KiB on RTX cards, of 8.6, 8.9 and 12.0) get tiles of half
 the rows and columns."""
 TABLE = Path(__file__).with_name("tiles.toml")
-WIDTHS = (64, 80, 128, 256)
-"""Of heads, each up to the next; 80 is for 75, see `cut`."""
+WIDTHS = (64, 80, 128, 256, 320)
+"""Of heads, each up to the next; 80 is for 75 and 320 for 300, see `cut`."""
 
 
 @dataclass(frozen=True)
@@ -140,26 +140,29 @@ def candidates(kind: Kind, numbers: Numbers, width: int, capability: int = 90) -
     """Tiles worth compiling, by what they hold in shared memory and in registers.
 
     Products take 16 rows for each warp, and of bfloat16 on 9.0 64 for each four; fewer rows to a
-    warp are several warps with the same scores, which only sums of many features are worth.
+    warp are several warps with the same scores, which only sums of many features are worth. Wider
+    than 256, sums of 64 rows would spill, and what is multiplied takes registers too.
 
     Yields
     ------
     Tile
-        Of two steps loaded ahead, then of three.
+        Of two steps loaded ahead, then of three; of float32 that wide of one before.
     """
-    width, item = sum(cut(width)), 2 if numbers == "half" else 4
+    width, half = sum(cut(width)), numbers == "half"
+    wider = width > 256
     wide, long = SUMS[kind]
     least, most = REGISTERS[numbers]
-    longest = 128 if numbers == "half" else 32  # three products of float32 make one
+    most = most * 2 // 3 if wider else most
+    longest = 128 if half else 32  # three products of float32 make one
+    by_group = half and capability == 90 and not wider
+    fewest = (16,) if width < 128 and half else (16, 8, 4, 2) if wider else (16, 8, 4)
     for rows, columns in product(SIDES, (side for side in SIDES if side <= longest)):
-        for per_warp in (16,) if width < 128 and numbers == "half" else (16, 8, 4):
+        for per_warp in fewest:
             warps = rows // per_warp
-            if warps not in (1, 2, 4, 8) or (
-                numbers == "half" and capability == 90 and (rows < 64 or warps < 4)
-            ):
+            if warps not in (1, 2, 4, 8) or (by_group and (rows < 64 or warps < 4)):
                 continue
             registers = (wide * rows * width + long * rows * columns) / (32 * warps)
-            for stages in (2, 3):
-                held = (rows + 3 * columns * (stages - 1)) * width * item
+            for stages in (1, 2, 3) if wider and not half else (2, 3):
+                held = (rows + 3 * columns * max(1, stages - 1)) * width * (2 if half else 4)
                 if least <= registers <= most and held <= SHARED_BYTES[capability]:
                     yield Tile(rows, columns, warps, stages)

@@ -146,6 +146,22 @@ def test_agrees(name: str) -> None:
     assert_agrees(triton.attend, problem.call(device=DEVICE), capped=True)
 
 
+WIDE = {
+    "table-1": Problem(n=19, batch=1, d_i=300, d_v=300, columns=300, padding="tail", scale=0.3),
+    "keys": Problem(n=33, batch=1, d_i=320, columns=None, masks=ODD, scale_t="identity", scale=0.3),
+    "values": Problem(n=33, batch=1, d_v=257, columns=1, padding="holes", keep=0.7),
+}
+"""Heads of more than 256 features, as the paper's Table 1 has."""
+
+
+@runs_kernels
+@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize("name", few(WIDE, ["table-1"]))
+@pytest.mark.parametrize("dtype", few([torch.bfloat16, torch.float32], [torch.bfloat16]))
+def test_wide_heads(name: str, dtype: torch.dtype) -> None:
+    assert_agrees(triton.attend, WIDE[name].call(dtype, DEVICE), capped=True)
+
+
 @runs_kernels
 @pytest.mark.nightly
 @pytest.mark.parametrize("scale_t", ["log_sigmoid", "identity"])
@@ -249,6 +265,7 @@ UNDERFLOWING = {
     "no-token2token": Problem(scale=300.0, d_i=0, masks=ODD),
     "ranges-by-sample": replace(PROBLEMS["ranges-by-sample"], scale=100.0),
     "wider-values": replace(PROBLEMS["wider-values"], scale=100.0),
+    "table-1": Problem(n=9, batch=1, d_i=300, d_v=300, columns=300, scale=100.0),
 }
 """Many queries of each are flagged."""
 
@@ -453,7 +470,7 @@ def test_autocast_changes_nothing_but_what_projections_hand_over() -> None:
     ("dtype", "d_i", "message"),
     [
         (torch.float64, 4, "dtype torch.float64; expected float32, bfloat16 or float16"),
-        (torch.float32, 300, "heads are 300 wide; expected at most 256"),
+        (torch.float32, 321, "heads are 321 wide; expected at most 320"),
     ],
 )
 def test_says_what_it_does_not_do(dtype: torch.dtype, d_i: int, message: str) -> None:

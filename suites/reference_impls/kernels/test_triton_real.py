@@ -24,7 +24,8 @@ from suites.support.attending import EVERY, Problem, assert_agrees, masks_of, wi
 torch.set_num_threads(1)
 __all__ = ["_bfloat16_products"]
 
-WIDTHS, SHORT, LONG = (64, 75, 128), (1, 63, 64, 65), ((64, 512), (75, 1000), (128, 1000))
+WIDTHS, SHORT = (64, 75, 128, 257, 300), (1, 63, 64, 65)
+LONG = ((64, 512), (75, 1000), (128, 1000), (300, 520))
 BEYOND = 2**31 + 8
 """Elements from a sample to the next, more than 32 bits tell."""
 
