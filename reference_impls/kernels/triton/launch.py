@@ -24,8 +24,8 @@ from reference_impls.kernels.triton.parts import weigh_kernel
 from reference_impls.kernels.triton.tiles import Tile, cut, power_of_two
 from reference_impls.mechanism import Unsupported
 
-ROWS = 32
-"""Tokens of one program of the kernels that weigh: they do one thing per number."""
+HELD = 2**13
+"""Numbers of one program of the kernels that weigh, of 32 tokens at most: more would spill."""
 
 
 @dataclass(frozen=True)
@@ -167,9 +167,9 @@ def _weighed(given: Inputs, maximum: Tensor) -> tuple[Tensor, Tensor, list[Launc
         "D_V": d_v,
         "PITCH": given.pitch,
         "WIDTH_V": power_of_two(d_v),
-        "ROWS": ROWS,
+        "ROWS": _rows(d_v),
     }
-    programs = heads * batch * triton.cdiv(n, ROWS)
+    programs = heads * batch * triton.cdiv(n, _rows(d_v))
     return w, e, [Launch(weigh_kernel, programs, arguments, constants)]
 
 
@@ -193,12 +193,17 @@ def _cotangents(given: Inputs, found: Outputs, g: Tensor) -> tuple[Launch, Tenso
     constants = {
         "SOURCE": given.source,
         "D_V": d_v,
-        "ROWS": ROWS,
+        "ROWS": _rows(d_v),
         "PITCH": given.pitch,
         "WIDTH_V": power_of_two(d_v),
     }
-    programs = heads * batch * triton.cdiv(n, ROWS)
+    programs = heads * batch * triton.cdiv(n, _rows(d_v))
     return Launch(cotangent_kernel, programs, arguments, constants), dnum, dden
+
+
+def _rows(d_v: int) -> int:
+    """Tokens of one program of the kernels that weigh: they do one thing per number."""
+    return min(32, HELD // power_of_two(d_v))
 
 
 def _beside(wide: Tensor, given: Inputs) -> Tensor:
