@@ -265,7 +265,7 @@ UNDERFLOWING = {
     "no-token2token": Problem(scale=300.0, d_i=0, masks=ODD),
     "ranges-by-sample": replace(PROBLEMS["ranges-by-sample"], scale=100.0),
     "wider-values": replace(PROBLEMS["wider-values"], scale=100.0),
-    "table-1": Problem(n=9, batch=1, d_i=300, d_v=300, columns=300, scale=100.0),
+    "table-1": replace(WIDE["table-1"], n=5, masks=masks_of("forward"), scale=12.0),
 }
 """Many queries of each are flagged."""
 

@@ -441,7 +441,11 @@ def test_a_device_can_repair_what_underflows(name: str, capability: int) -> None
         assert found.stack <= SPILLED_BYTES, "of memory that a device sets aside for every thread"
 
 
-CRAMPED = {"half-128": (sized(128), torch.bfloat16), "single-75": (sized(75), torch.float32)}
+CRAMPED = {
+    "half-128": (sized(128), torch.bfloat16),
+    "half-300": (sized(300), torch.bfloat16),
+    "single-75": (sized(75), torch.float32),
+}
 """What takes most of the shared memory, and the heads of setting A."""
 
 
