@@ -32,7 +32,7 @@ from harness.records.sharing import at_work
 from harness.verify.run import fitting
 from reports.core.crossovers import crossovers
 from reports.core.sentences import closing, drift_sentences
-from reports.pages.bench.page import write_page
+from reports.pages.bench import write_page
 
 SUITE = "suites.bench"
 """What pytest-benchmark runs; by its name alone, so that nothing of the harness stands on it."""

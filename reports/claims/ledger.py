@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from harness.case import parse
@@ -72,9 +71,9 @@ PAGES = {"exact": "claims", "audit": "audit", "measured": "scaling"}
 """Page of a claim that names none, by its kind."""
 
 
-def devices_of(journal: str, published: Path | None = None) -> Source:
+def devices_of(journal: str) -> Source:
     """The journal's devices; those of the published records if it holds none."""
-    return find(journal, published, KINDS)
+    return find(journal, kinds=KINDS)
 
 
 def file_of(page: str, device: str) -> str:

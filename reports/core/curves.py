@@ -181,9 +181,7 @@ def draw_lines(
         drawn.set_label(name)
 
 
-def draw_cost(
-    axes: Axes, lines: Lines, what: str, baseline: str = "", guides: bool = False
-) -> None:
+def draw_cost(axes: Axes, lines: Lines, what: str, baseline: str, guides: bool = False) -> None:
     """A cost against length, both axes logarithmic, names at the line ends.
 
     Parameters

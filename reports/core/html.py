@@ -54,11 +54,11 @@ class Frame:
 
 
 @cache
-def environment() -> Environment:
-    """The templates; text is escaped, and a name that is not given is an error."""
+def environment(folder: Path = TEMPLATES, escape: bool = True) -> Environment:
+    """The templates of a folder; a name that is not given is an error."""
     return Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
+        loader=FileSystemLoader(folder),
+        autoescape=escape,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -16,7 +16,7 @@ from harness.stats import ratio_interval
 from reports.core.costs import Costs
 from reports.core.frontiers import reaches
 from reports.core.page import footed
-from reports.core.source import PUBLISHED, DeviceRecords, Source, find
+from reports.core.source import DeviceRecords, Source, find
 from reports.core.tables import markdown
 from reports.core.words import bytes_text
 from reports.pages.scaling.figures import curve
@@ -106,7 +106,7 @@ class RatioTable:
         return str(ratio_interval(ratios)) if ratios else ""
 
 
-def ratio_tables(published: Path = PUBLISHED) -> list[tuple[str, str]]:
+def ratio_tables(published: Path) -> list[tuple[str, str]]:
     """Title and body of every declared table."""
     with FILE.open("rb") as file:
         declared = [RatioTable(**entry) for entry in tomllib.load(file)["table"]]
@@ -155,7 +155,7 @@ def small_table(found: Found) -> str:
     return markdown(columns, [a.cells[:4] for a in best.values()], range(len(columns)))
 
 
-def growth_tables(published: Path = PUBLISHED) -> list[tuple[str, str]]:
+def growth_tables(published: Path) -> list[tuple[str, str]]:
     """How time grows with threads and with the batch."""
     pieces = []
     for device in find(str(published / GROWTH)).devices:
@@ -167,7 +167,7 @@ def growth_tables(published: Path = PUBLISHED) -> list[tuple[str, str]]:
     return pieces
 
 
-def same_bits(published: Path = PUBLISHED) -> list[tuple[str, str, str]]:
+def same_bits(published: Path) -> list[tuple[str, str, str]]:
     """Device, sentence and table of what gives the same bits again."""
     source = find(str(published / DETERMINISM), published, ("determinism",))
     return [

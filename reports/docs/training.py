@@ -15,7 +15,7 @@ from reports.core.tables import markdown
 from reports.docs.plain import PlainOutput, text_of
 from reports.pages.corpora import printed
 from reports.pages.corpora.page import Corpora, line_of
-from reports.pages.experiments.page import Experiments
+from reports.pages.experiments import Experiments
 from reports.pages.size.answers import accuracy_table, differences
 
 

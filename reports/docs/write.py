@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.figure import Figure
 
 from harness.errors import UsageError
 from reports.claims.ledger import devices_of, score_lines
 from reports.core.figure_data import data_of
-from reports.core.html import TEMPLATES
+from reports.core.html import TEMPLATES, environment
 from reports.core.page import svg
 from reports.core.source import PUBLISHED, Source, find
 from reports.core.style import with_dark
 from reports.core.tables import delimited
 from reports.docs import predicted, speed, training
 from reports.docs.plain import PlainOutput, text_of
-from reports.pages.claims.page import Ledger
+from reports.pages.claims import Ledger
 from reports.pages.size.answers import Found
 
 RESULTS = Path("docs/results")
@@ -34,18 +32,6 @@ README = Path("README.md")
 PAGES = ("speed", "training", "claims", "calibration")
 BEGIN = "<!-- attnbench report --docs: begin -->"
 END = "<!-- attnbench report --docs: end -->"
-
-
-@cache
-def _environment() -> Environment:
-    return Environment(
-        loader=FileSystemLoader(TEMPLATES / "docs"),
-        autoescape=False,  # Markdown, whose tables escape what stands in them.
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
 
 
 def values_of(
@@ -106,8 +92,10 @@ def marked(text: str, inside: str) -> str:
 
 def texts(root: Path, values: Mapping[str, Any]) -> dict[Path, str]:
     """The generated pages and the README, by their path below the root."""
+    # Not escaped: Markdown, whose tables escape what stands in them.
+    templates = environment(TEMPLATES / "docs", escape=False)
     filled = {
-        name: _environment().get_template(f"{name}.md.jinja").render(values)
+        name: templates.get_template(f"{name}.md.jinja").render(values)
         for name in (*PAGES, "readme")
     }
     found = {RESULTS / f"{name}.md": filled[name] for name in PAGES}

@@ -160,7 +160,7 @@ def test_pytest_is_told_of_the_same_options() -> None:
 
 def test_what_only_lists_shows_or_starts_others_does_not_load_torch() -> None:
     code = (
-        "import sys, harness.isolate, reports.pages.bench.page, reports.execute, reports.site;"
+        "import sys, harness.isolate, reports.pages.bench, reports.execute, reports.site;"
         "from harness.registry import Registry; Registry();"
         "from harness.cli import run;"
         "codes = [run(line.split()) for line in ('--help', 'compare --help', 'list', '--version')];"

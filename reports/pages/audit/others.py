@@ -9,8 +9,7 @@ import pandas as pd
 
 from reports.claims import ANSWERS, Verdict, ledger
 from reports.core.page import Output, Shown, heading, says, together
-from reports.pages.audit import figures as audit_figures
-from reports.pages.claims import figures
+from reports.pages.audit import figures
 
 QUERIES = {
     "shares": ("proportions",),
@@ -49,24 +48,18 @@ class Others:
 
     def shares(self) -> Shown:
         """Accuracies on one test set as shares of its examples: what two proportions allow."""
-        found = self._of("shares")
-        figure = figures.intervals(
-            found,
+        return self._intervals(
+            "shares",
             "Accuracies as shares of the test examples",
             "95 % intervals, as if on two test sets; grey: undecided",
             "difference (points of accuracy)",
-        )
-        caption = f"Differences of single printed accuracies: {_counted(found)}."
-        return together(
-            self._says(found),
-            self.place.figure("shares", figure, caption),
-            self._table("shares", found),
+            "Differences of single printed accuracies",
         )
 
     def data_sets(self) -> Shown:
         """The Multi-Scale paper's Table 3: sixteen data sets, paired; and its averages."""
         found = self._of("data-sets")
-        figure = audit_figures.data_sets()
+        figure = figures.data_sets()
         caption = (
             "MTL-16: against the Transformer every data set gains; against the S-LSTM some do, and "
             "some lose."
@@ -84,19 +77,12 @@ class Others:
 
     def costs(self) -> Shown:
         """Ratios of printed times, memories and parameters, with what rounding allows."""
-        found = self._of("costs")
-        figure = figures.intervals(
-            found,
+        return self._intervals(
+            "costs",
             "Ratios of printed costs",
             "bars: what rounding of the printed numbers allows",
             "first over second",
-            ratios=True,
-        )
-        caption = f"Claims on cost, by the papers' own numbers: {_counted(found)}."
-        return together(
-            self._says(found),
-            self.place.figure("costs", figure, caption),
-            self._table("costs", found),
+            "Claims on cost, by the papers' own numbers",
         )
 
     def counting(self) -> Shown:
@@ -105,10 +91,17 @@ class Others:
         found = [v for v in self.audits if v.claim.query not in elsewhere]
         return together(says([v.reason for v in found]), self._table("counting", found))
 
-    def _says(self, found: Sequence[Verdict]) -> Shown:
+    def _intervals(self, section: str, title: str, under: str, unit: str, what: str) -> Shown:
+        """What is counted in a section, its values with intervals, and the table."""
+        found = self._of(section)
         failed = [v for v in found if v.verdict == "not reproduced"]
         sentence = f"Of {len(found)} claims of this kind {_counted(found)}."
-        return says([sentence, *(f"{v.claim.statement} Not so: {v.reason}" for v in failed)])
+        figure = figures.intervals(found, title, under, unit, ratios=section == "costs")
+        return together(
+            says([sentence, *(f"{v.claim.statement} Not so: {v.reason}" for v in failed)]),
+            self.place.figure(section, figure, f"{what}: {_counted(found)}."),
+            self._table(section, found),
+        )
 
     def _table(self, name: str, found: Sequence[Verdict]) -> Shown:
         rows = [[v.claim.statement, v.measured, v.verdict, v.reason] for v in found]

@@ -1,16 +1,29 @@
-"""The models of a comparison with what their runs said."""
+"""What a page of kept predictions is made of: models, pairs of them, and the corpus, if given."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
+from harness.errors import UsageError
 from harness.experiments.conclusion import Comparison
 from harness.experiments.replicates import is_ok
 from harness.records.predictions import Predictions, PredictionsLost
+from harness.registry import resolve
+from harness.train.data.directory import VARIABLE
+from harness.train.task import task
 from reports.core.source import DeviceRecords
+
+MOST = 10
+"""Examples shown of a comparison; of one of several fewer."""
+
+Loader = TypeVar("Loader")
+Table = TypeVar("Table")
 
 
 @dataclass(frozen=True)
@@ -51,3 +64,43 @@ def arms_of(
         if said:
             found.append(Arm(model, said))
     return found, lost
+
+
+def pairs_of(
+    comparisons: Sequence[Comparison], arms: Sequence[Arm]
+) -> Iterator[tuple[Comparison, Arm, Arm, str, int]]:
+    """Comparisons of models that are both kept; what ends a table's name, examples to show."""
+    several = len(comparisons) > 1
+    for number, c in enumerate(comparisons):
+        first, second = (next((a for a in arms if a.model == m), None) for m in (c.first, c.second))
+        if first is not None and second is not None:
+            yield c, first, second, str(number) if several else "", MOST // 2 if several else MOST
+
+
+def loader_of(name: str, kind: type[Loader]) -> Loader | None:
+    """How the corpus of a task is read; None if not so, or by no task that this version knows."""
+    try:
+        load = resolve(task(name).load)
+    except UsageError:
+        return None
+    return load if isinstance(load, kind) else None
+
+
+def table_of(file: str, read: Callable[[Path], Table], what: str) -> tuple[Path, Table | None, str]:
+    """A table of the data directory: where it is, what is read of it; or why nothing is.
+
+    Parameters
+    ----------
+    file : str
+        Below the data directory, without its ending.
+    what : str
+        What a reader would see of it: ``the texts``.
+    """
+    folder = os.environ.get(VARIABLE, "")
+    path = Path(folder) / f"{file}.gz"
+    if not folder:
+        return path, None, f"Set {VARIABLE} to the data directory to see {what}."
+    try:
+        return path, read(path), ""
+    except UsageError as error:
+        return path, None, f"{what[0].upper()}{what[1:]} can't be shown: {error}."

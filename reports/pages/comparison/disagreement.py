@@ -20,8 +20,7 @@ from reports.core.page import Output, Shown, remark, says, together, warns
 from reports.core.source import DeviceRecords
 from reports.core.style import colour, mechanism_of, pair, text_colour
 from reports.pages.comparison import tags, translations
-from reports.pages.comparison.arms import Arm, arms_of
-from reports.pages.comparison.corpus import loader_of, table_of
+from reports.pages.comparison.arms import Arm, arms_of, loader_of, pairs_of, table_of
 
 BINS = 10
 """Of confidence, equally wide."""
@@ -29,8 +28,6 @@ FEW = 20
 """Test examples in a bin, over all runs, below which it is no point of the curve."""
 SHOWN = 600
 """Letters of a text, at most: a review may have thousands."""
-MOST = 10
-"""Examples shown of a comparison; of one of several fewer."""
 NOTHING = (
     "No predictions are kept of these runs: a run of this version keeps them beside the journal, "
     "of corpora, not of data drawn for each seed."
@@ -57,12 +54,9 @@ def show(place: Output, some: Sequence[Comparison], name: str, device: DeviceRec
         classes = _classes(arms, corpus)
         parts.append(_confusion(place, f"{name}confusion", arms, classes))
         parts += [_calibration(place, f"{name}calibration", some[0].task, arms)]
-    for number, c in enumerate(some):
-        both = [next((arm for arm in arms if arm.model == m), None) for m in (c.first, c.second)]
-        if both[0] is not None and both[1] is not None:
-            label = f"{name}examples{number if len(some) > 1 else ''}"
-            most = MOST if len(some) == 1 else MOST // 2
-            parts.append(_examples(place, label, c, both[0], both[1], corpus, most))
+    for c, first, second, suffix, most in pairs_of(some, arms):
+        label = f"{name}examples{suffix}"
+        parts.append(_examples(place, label, c, first, second, corpus, most))
     return together(*parts)
 
 

@@ -13,13 +13,10 @@ from harness.experiments.conclusion import Comparison
 from harness.stats.spans import has_spans, spans_of
 from harness.train.data.tagged import Tagged
 from reports.core.page import Output, Shown, remark, says, together
-from reports.pages.comparison.arms import Arm
-from reports.pages.comparison.corpus import loader_of, table_of
+from reports.pages.comparison.arms import Arm, loader_of, pairs_of, table_of
 
 CONFUSED = 15
 """Confusions shown, the most frequent ones."""
-MOST = 10
-"""Sentences shown of a comparison; of one of several fewer."""
 
 
 def are_tagged(arms: Sequence[Arm]) -> bool:
@@ -41,12 +38,9 @@ def show(place: Output, some: Sequence[Comparison], name: str, arms: Sequence[Ar
         _types(place, f"{name}types", arms, names),
         _confusion(place, f"{name}confusion", arms, names),
     ]
-    for number, c in enumerate(some):
-        both = [next((arm for arm in arms if arm.model == m), None) for m in (c.first, c.second)]
-        if both[0] is not None and both[1] is not None:
-            label = f"{name}examples{number if len(some) > 1 else ''}"
-            most = MOST if len(some) == 1 else MOST // 2
-            parts.append(_sentences(place, label, (both[0], both[1]), names, corpus, most))
+    for _, first, second, suffix, most in pairs_of(some, arms):
+        label = f"{name}examples{suffix}"
+        parts.append(_sentences(place, label, (first, second), names, corpus, most))
     return together(*parts)
 
 

@@ -17,11 +17,8 @@ from harness.stats import SUMMED
 from harness.stats.sums import ORDERS
 from harness.train.data.parallel import Parallel
 from reports.core.page import Output, Shown, remark, says, together
-from reports.pages.comparison.arms import Arm
-from reports.pages.comparison.corpus import loader_of, table_of
+from reports.pages.comparison.arms import Arm, loader_of, pairs_of, table_of
 
-MOST = 10
-"""Sentences shown of a comparison; of one of several fewer."""
 COLUMNS = SUMMED["chrf"].last
 
 
@@ -41,12 +38,9 @@ def are_translated(arms: Sequence[Arm]) -> bool:
 def show(place: Output, some: Sequence[Comparison], name: str, arms: Sequence[Arm]) -> Shown:
     """All of it, of one task."""
     parts = [_scores(place, f"{name}scores", some, arms)]
-    for number, c in enumerate(some):
-        both = [next((arm for arm in arms if arm.model == m), None) for m in (c.first, c.second)]
-        if both[0] is not None and both[1] is not None:
-            label = f"{name}translations{number if len(some) > 1 else ''}"
-            most = MOST if len(some) == 1 else MOST // 2
-            parts.append(_sentences(place, label, both[0], both[1], c.task, most))
+    for c, first, second, suffix, most in pairs_of(some, arms):
+        label = f"{name}translations{suffix}"
+        parts.append(_sentences(place, label, first, second, c.task, most))
     return together(*parts)
 
 

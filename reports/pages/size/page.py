@@ -15,7 +15,7 @@ from reports.core.page import Output, Shown, heading, remark, says, together, wa
 from reports.core.parameters import opens
 from reports.core.source import Source, find
 from reports.core.style import mechanism_of
-from reports.pages.claims.page import score
+from reports.pages.claims import score
 from reports.pages.size.answers import (
     Found,
     accuracy_note,

@@ -18,6 +18,8 @@ from reports.core.style import look, text_colour
 from reports.pages.tradeoff.tables import TrainingCosts
 
 SIZE = (9.2, 4.2)
+NAME = 7.5
+"""Points of a letter of a name."""
 
 
 def front(task: str, found: Sequence[TrainingCosts], standing: Mapping[str, str]) -> Figure:
@@ -144,7 +146,7 @@ DIRECTIONS = tuple(
 )
 
 
-def label_points(axes: Axes, points: Sequence[End], bars: Sequence[Box], size: float = 7.5) -> None:
+def label_points(axes: Axes, points: Sequence[End], bars: Sequence[Box]) -> None:
     """Write each point's name beside it where it covers no other name, marker or bar if it can.
 
     Names are placed one after the other, in the nearest of 60 places that covers least; one that
@@ -160,7 +162,7 @@ def label_points(axes: Axes, points: Sequence[End], bars: Sequence[Box], size: f
     taken += [(spot, 2.0) for spot in spots]
     inside = span(axes, axes.get_xlim(), axes.get_ylim(), 0)
     for (x, y, text, ink), spot in zip(points, spots, strict=True):
-        wide, high = float(TextPath((0, 0), text, size=size).get_extents().width), 1.15 * size
+        wide, high = float(TextPath((0, 0), text, size=NAME).get_extents().width), 1.15 * NAME
         middle = ((spot.left + spot.right) / 2, (spot.bottom + spot.top) / 2)
         best = None
         for distance, (right, up) in itertools.product(DISTANCES, DIRECTIONS):
@@ -191,7 +193,7 @@ def label_points(axes: Axes, points: Sequence[End], bars: Sequence[Box], size: f
             (x, y),
             shift,
             ink=ink,
-            size=size,
+            size=NAME,
             zorder=5,
             arrowprops=line if distance > DISTANCES[0] else None,
             bbox=ON_LINES,

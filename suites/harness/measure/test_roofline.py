@@ -43,7 +43,7 @@ from harness.records.ratios import WITHHELD, Row
 from harness.registry import Registry, builtins, foreign
 from harness.verify.run import jobs
 from reports.core.sentences import closing
-from reports.pages.bench.tables import cases
+from reports.pages.bench import cases
 from suites.harness.records.test_ratios import margin, peak, record
 from suites.harness.records.test_ratios import rows_of as summed_up
 from suites.support.command_line import ROOT, SMALL, attnbench

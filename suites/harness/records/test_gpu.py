@@ -18,7 +18,7 @@ from harness.records import journal
 from harness.records.gpu import GpuReading, gpu_readings
 from harness.registry import Registry
 from reports.core.gpu import gpu_remarks
-from reports.pages.bench.page import write_page
+from reports.pages.bench import write_page
 from suites.harness.records.test_ratios import record, rows_of
 
 SIZE = "B64-N64-D300x600-H8-bf16-training-cuda"

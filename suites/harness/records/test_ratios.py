@@ -17,7 +17,7 @@ from harness.records.ratios import (
 )
 from reports.core.sentences import closing
 from reports.core.words import margin_text, memory_text
-from reports.pages.bench.page import cost
+from reports.pages.bench import cost
 from reports.pages.scaling.tables import cells, numbers
 from suites.support.made_up_records import record as made
 

@@ -25,7 +25,7 @@ from harness.records.predictions import read
 from harness.records.ratios import time_frame
 from harness.train.task import task
 from reports.core.words import file_name
-from reports.pages.bench.page import write_page
+from reports.pages.bench import write_page
 from suites.harness.records.test_ratios import BASE, MINE, rows_of
 from suites.support.sessions import made_up
 

@@ -17,9 +17,9 @@ from harness.cli import run as command
 from reports.claims import load_claims
 from reports.contents import NOTEBOOKS, Scope
 from reports.core.page import Output
+from reports.pages.audit.figures import intervals
 from reports.pages.audit.others import Others
-from reports.pages.claims.figures import intervals
-from reports.pages.claims.page import Ledger, begin
+from reports.pages.claims import Ledger, begin
 from suites.support.made_up_records import case, exact, peaks, timed, trained
 from suites.support.report_records import EVIL, write
 

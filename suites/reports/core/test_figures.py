@@ -40,7 +40,7 @@ from reports.core.style import (
 )
 from reports.core.tables import Best, latex, markdown
 from reports.core.words import file_name
-from reports.pages.bench.page import cost
+from reports.pages.bench import cost
 from reports.pages.scaling import figures as scaling_figures
 from reports.pages.tradeoff.figures import Box, label_points, span
 from suites.support import browser

@@ -36,7 +36,7 @@ from reports.core.page import (
 )
 from reports.core.source import Source
 from reports.core.tables import Cell
-from reports.pages.claims import figures
+from reports.pages.audit import figures
 
 SHOWN_KEYS = 3
 """Keys of records that a row names; all of them stand in the CSV file."""

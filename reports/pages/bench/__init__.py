@@ -1,1 +1,0 @@
-"""What a bench leaves behind to look at."""

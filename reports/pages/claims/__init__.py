@@ -1,1 +1,0 @@
-"""A verdict for every published claim."""

@@ -1,1 +1,0 @@
-"""All experiments on one page."""
