@@ -23,7 +23,7 @@ from harness.measure.session import Session
 from harness.records import journal
 from suites.harness.isolate.test_isolate import soon
 from suites.support.command_line import LITTLE, OWN, SMALL, environment, here, pytest_here
-from suites.support.journals import unsealed
+from suites.support.made_up_records import unsealed
 from suites.support.sessions import HERE, INSTEAD, Launcher, ignore, made_up
 
 
@@ -161,9 +161,9 @@ def test_only_what_is_missing_is_measured(measured: tuple[Path, str], tmp_path: 
     assert _raw_keys(tmp_path / "results") == after
 
 
-def _every_case_has_its_baseline_beside_it(records: list, count: int) -> None:
+def _every_case_has_its_baseline_beside_it(records: list) -> None:
     timed = [r for r in records if r["kind"] in ("time", "anchor")]
-    for block in range(count):
+    for block in range(2):
         for phase in ("forward", "training"):
             here = [r for r in timed if r["block"] == block and phase in r["case"]]
             base = {r["interpreter"] for r in here if r["case"].startswith("multi_head")}
@@ -213,7 +213,7 @@ def test_ctrl_c_says_how_to_go_on_and_the_same_command_does(tmp_path: Path) -> N
     assert len(keys) == len(set(keys)), "something was measured twice"
     kinds = [kind for kind, _, _ in _tasks(folder)]
     assert (kinds.count("time"), kinds.count("margin")) == (12, 4)
-    _every_case_has_its_baseline_beside_it(journal.read(folder).records, 2)
+    _every_case_has_its_baseline_beside_it(journal.read(folder).records)
 
 
 @pytest.fixture
@@ -250,7 +250,7 @@ def test_a_case_whose_baseline_was_not_reached_is_paired(
     for _ in range(2):
         again = made_up(tmp_path)
         blocks.run(again, ignore, {})
-        _every_case_has_its_baseline_beside_it(journal.read(tmp_path).records, 2)
+        _every_case_has_its_baseline_beside_it(journal.read(tmp_path).records)
         (row,) = [r for r in again.rows() if "multi_cnn" in r.case]
         assert row.time is not None
         assert row.time.count == 2

@@ -351,10 +351,10 @@ def test_a_mechanism_of_the_users_own_is_asked_for_its_defaults(
     assert meaning(parse_model(text, own), own) == means
 
 
-def _one_sided(first: str, second: str, name: str = "cr", **changes: Any) -> tuple[str, ...]:
-    registry, recipe = Registry(), replace(task(name).recipe, **changes)
+def _one_sided(first: str, second: str, **changes: Any) -> tuple[str, ...]:
+    registry, recipe = Registry(), replace(task("cr").recipe, **changes)
     models = [parse_model(first, registry), parse_model(second, registry)]
-    return one_sided(models, task(name), [recipe, recipe], registry)
+    return one_sided(models, task("cr"), [recipe, recipe], registry)
 
 
 def test_what_only_one_of_two_models_reads_is_told() -> None:

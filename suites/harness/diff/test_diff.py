@@ -195,7 +195,7 @@ FINGERPRINT = {
 
 
 def write_journal(
-    folder: Path, ratios: dict[str, float], code: str = "c", blocks: int = 7, **fingerprint: Any
+    folder: Path, ratios: dict[str, float], code: str = "c", **fingerprint: Any
 ) -> Path:
     """Seven blocks of the baseline, its control and cases of given ratios to it, with 1 % noise."""
     rng = np.random.default_rng(len(folder.name))
@@ -203,7 +203,7 @@ def write_journal(
     speed = rng.uniform(1, 100)  # another day, another clock: only ratios can be compared
     cases = {case_id(BASELINE): 1.0, case_id(BASELINE) + "+control": 1.0}
     cases |= {case_id(name): ratio for name, ratio in ratios.items()}
-    for block in range(blocks):
+    for block in range(7):
         for case, ratio in cases.items():
             seconds = speed * ratio * 2.0**block * float(np.exp(rng.normal(0, 0.01)))
             writer.append(

@@ -31,8 +31,7 @@ from harness.records.journal import Follower
 from harness.records.sharing import Reservations
 from suites.support.command_line import environment
 from suites.support.fake_training import FINGERPRINT, begun, do_locally, fake_run
-from suites.support.journals import unsealed
-from suites.support.made_up_records import RESULT
+from suites.support.made_up_records import RESULT, unsealed
 
 
 def driver(*arguments: object) -> subprocess.Popen[str]:

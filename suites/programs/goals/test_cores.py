@@ -27,9 +27,9 @@ CORES = [
 ]
 
 
-def core_id(name: str, n: int, dtype: str, phase: str = "training", batch: int = 2) -> str:
+def core_id(name: str, n: int, dtype: str, phase: str = "training") -> str:
     width = 64 if name.startswith("core_mtsa") else 48
-    return f"{name}-B{batch}-N{n}-D{width}x16-H4-{dtype}-{phase}-cpu"
+    return f"{name}-B2-N{n}-D{width}x16-H4-{dtype}-{phase}-cpu"
 
 
 @pytest.mark.parametrize("n", [1, 2, 65])

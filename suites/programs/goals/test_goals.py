@@ -161,9 +161,9 @@ def tiny_goals() -> list[Goal]:
     ]
 
 
-def made_up_sessions(folder: Path, count: int = 3) -> list[Session]:
+def made_up_sessions(folder: Path) -> list[Session]:
     plans = plan.planned(tiny_goals(), PROFILES, KNOWN)
-    profile = replace(PROFILES["cpu"], blocks=count, memory_blocks=1, limit_seconds=30)
+    profile = replace(PROFILES["cpu"], blocks=3, memory_blocks=1, limit_seconds=30)
     made = plan.sessions(plans, profile, KNOWN, folder, FINGERPRINT)
     return [replace(s, margin_call=f"{HERE}margin_case") for s in made]
 

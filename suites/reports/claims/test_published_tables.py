@@ -2,22 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reports.claims import load_claims
 from reports.claims.printed import FOLDER, PAPERS, at, load, load_all, number
-from suites.support import papers
-from suites.support.papers import sentences, squeezed, stands, tables, text_of
+from suites.support.command_line import ROOT
 
+TEXT_FOLDER = Path(os.environ.get("ATTNBENCH_PAPERS") or ROOT.parent / "shared" / "papers")
+CITATION = 60
+"""Characters that may stand between the name of a row and its cells: a citation."""
+_DROPPED = str.maketrans("", "", "-–—−∗*·")
 TEXTS = [(paper, name) for paper in PAPERS for name in load(paper)["paper"]["texts"]]
 
 
+def squeezed(text: str) -> str:
+    """Without white space and dashes: texts of a PDF break lines, split words and drop spaces."""
+    return "".join(unicodedata.normalize("NFKC", text).split()).translate(_DROPPED)
+
+
+def text_of(name: str) -> str:
+    """The squeezed text of a paper."""
+    return squeezed((TEXT_FOLDER / name).read_text(encoding="utf-8"))
+
+
+def tables(paper: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Every table of a transcribed paper, by name."""
+    for name, table in paper.items():
+        if name != "paper":
+            yield name, table
+
+
+def sentences(table: Any) -> Iterator[str]:
+    """Everything in a transcription that is called a line of the paper."""
+    if isinstance(table, Mapping):
+        for key, value in table.items():
+            if key == "line" or key.endswith("_line"):
+                yield value
+            elif key == "lines":
+                yield from value
+            else:
+                yield from sentences(value)
+    elif isinstance(table, list):
+        for one in table:
+            yield from sentences(one)
+
+
+def stands(row: Mapping[str, Any], text: str) -> bool:
+    """Whether a row stands in a squeezed text: its name, perhaps a citation, and its cells."""
+    name = re.escape(squeezed(row["name"] + row.get("mark", "")))
+    cells = re.escape(squeezed("".join(row["cells"])))
+    return re.search(f"{name}.{{0,{CITATION}}}?{cells}", text) is not None
+
+
 def text_or_skip(name: str) -> str:
-    if not (papers.PAPERS / name).is_file():
-        pytest.skip(f"the papers are not part of the repository; none at {papers.PAPERS}")
+    if not (TEXT_FOLDER / name).is_file():
+        pytest.skip(f"the papers are not part of the repository; none at {TEXT_FOLDER}")
     return text_of(name)
 
 
