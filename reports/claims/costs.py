@@ -17,7 +17,7 @@ from reports.claims.device import DeviceFrames, alternatives, not_measured, same
 from reports.claims.printed import size_text
 from reports.claims.record import Claim
 from reports.claims.verdict import Answer, Evidence
-from reports.core.slopes import by_block, fit_slope, longest
+from reports.core.sweeps import by_block, fit_slope, longest
 
 LEAST_READINGS = 3
 """Of memory: with fewer nothing is concluded."""

@@ -25,9 +25,8 @@ from reports.core.axes import (
 from reports.core.curves import QUANTITIES, Point, draw_cost, draw_lines, looks
 from reports.core.forest import Line, draw_rows
 from reports.core.frontiers import Reach
-from reports.core.slopes import Slope
 from reports.core.style import colour, look, mechanism_of, text_colour
-from reports.core.sweeps import LengthSweep
+from reports.core.sweeps import LengthSweep, Slope
 from reports.pages.scaling.growth import Grown
 
 PASSES = {"forward": "forward pass", "training": "training step"}

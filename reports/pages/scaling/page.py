@@ -15,9 +15,8 @@ from reports.core.costs import Costs
 from reports.core.page import DevicePage, Shown, remark, says, together
 from reports.core.printed_values import printed_costs
 from reports.core.sentences import closing, drift_sentences
-from reports.core.slopes import by_block, fit_slope, longest
 from reports.core.source import TIMED
-from reports.core.sweeps import LengthSweep, label_of
+from reports.core.sweeps import LengthSweep, by_block, fit_slope, label_of, longest
 from reports.core.words import bytes_text, error_text, file_name, known, time_text
 from reports.pages.scaling import captions, figures, tables
 from reports.pages.scaling import stress as numerics

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from harness.records.ratios import Row
-from reports.core.slopes import Slope
+from reports.core.sweeps import Slope
 from reports.core.words import known, margin_text, memory_text, number_text, time_text
 from reports.pages.scaling.figures import Fit
 from reports.pages.scaling.growth import Grown

@@ -17,6 +17,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Annotation, Text
 
 from harness.registry import builtins
+from harness.stats import ties
 from reports.core.axes import below, length_axis, spread
 from reports.core.costs import Costs
 from reports.core.curves import Point, draw_lines
@@ -24,6 +25,7 @@ from reports.core.figure_data import INTERVAL, data_of
 from reports.core.forest import Line, forest
 from reports.core.html import document
 from reports.core.page import Output, svg
+from reports.core.ranks import critical_differences
 from reports.core.style import (
     CONTRAST,
     INK,
@@ -295,6 +297,27 @@ def test_a_forest_draws_every_replicate_zero_interval_and_margin() -> None:
     assert any(np.asarray(line.get_xdata()).tolist() == [0, 0] for line in axes.get_lines())
     spans = [patch.get_x() for patch in axes.patches if isinstance(patch, Rectangle)]
     assert -0.5 in spans  # the margin
+
+
+@pytest.mark.parametrize(("count", "bars"), [(8, [["b.x", "c.x"]]), (5, [["a.x", "b.x", "c.x"]])])
+def test_models_stand_at_their_ranks_and_bars_over_ties(count: int, bars: list[list[str]]) -> None:
+    wave = [(-1) ** n * 0.1 + n for n in range(count)]
+    found = ties(
+        {"b.x": wave, "a.x": [v + 5 for v in wave], "c.x": [float(n) for n in range(count)]}
+    )
+    figure = critical_differences(found, "trec", "seeds")
+    drawn = data_of(figure)
+    points = drawn[~drawn["series"].str.startswith("not told apart")].set_index("series")["x"]
+    assert points.to_dict() == pytest.approx(dict(found.omnibus.ranks))
+    texts = [text.get_text() for text in figure.axes[0].texts]
+    assert texts == [f"{model} ({rank:.2f})" for model, rank in points.items()], (
+        "each beside its own point"
+    )
+    joined = drawn[drawn["series"].str.startswith("not told apart")].groupby("series")["x"]
+    ranks = found.omnibus.ranks
+    assert [sorted(bar) for _, bar in joined] == [sorted(ranks[m] for m in bar) for bar in bars]
+    said = " ".join(text.get_text() for text in figure.texts)
+    assert ("too few seeds to tell any apart" in said) is (count == 5)
 
 
 def test_the_figure_of_bench_has_a_row_for_each_pass_that_was_measured(measured: Costs) -> None:
