@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -170,9 +171,7 @@ def nearest(rows: Sequence[Row], size: Size) -> Problem | None:
     goal = wanted(size)
 
     def distance(problem: Problem) -> tuple[Any, ...]:
-        from math import log2
-
-        doublings = sum(abs(log2(a / b)) for a, b in zip(problem[:3], goal[:3], strict=True))
+        doublings = sum(abs(math.log2(a / b)) for a, b in zip(problem[:3], goal[:3], strict=True))
         other = (padded(problem[4]) != padded(goal[4]), problem[4] != goal[4])
         return (problem[3] != goal[3], *other, not problems[problem], doublings)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -23,6 +23,7 @@ from reports.claims import (
 )
 from reports.claims.ledger import KINDS, devices_of
 from reports.claims.printed import load_all
+from reports.contents import page_of
 from reports.core.page import (
     Output,
     Shown,
@@ -54,14 +55,6 @@ COLUMNS = (
 WORDS = (0, 1, 2, 5, 6, 7, 8)
 
 
-def files(source: Source) -> Callable[[str, str], str]:
-    """A function that names the file of a page for a device; empty where there is none."""
-    # Imported late: that module knows all pages, this one among them.
-    from reports.contents import page_of
-
-    return page_of(source)
-
-
 class Ledger(SourcePage):
     """The ledger of one source; every method shows one piece of the page."""
 
@@ -76,7 +69,7 @@ class Ledger(SourcePage):
     def verdicts(self) -> list[Verdict]:
         """All of them, in the order of the claims."""
         records = {d.key: d.records for d in self.source.devices}
-        return ledger(records, self.tables, page_of=files(self.source))
+        return ledger(records, self.tables, page_of=page_of(self.source))
 
     @cached_property
     def listed(self) -> list[Verdict]:
