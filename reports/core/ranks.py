@@ -62,6 +62,7 @@ def critical_differences(ties: Ties, where: str, units: str) -> Figure:
     for text, point in zip(drawn["labels"], drawn["markers"], strict=True):
         point.set_label(text.get_text().rpartition(" (")[0])
     for (bar,) in drawn["crossbars"]:
+        bar.set_xdata(sorted(bar.get_xdata()))  # in another order every time, as it has it of a set
         bar.set_label(f"not told apart: {len(bar.get_xdata())} models")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.tick_params(axis="x", labelsize=8)

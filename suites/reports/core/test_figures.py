@@ -315,7 +315,7 @@ def test_models_stand_at_their_ranks_and_bars_over_ties(count: int, bars: list[l
     )
     joined = drawn[drawn["series"].str.startswith("not told apart")].groupby("series")["x"]
     ranks = found.omnibus.ranks
-    assert [sorted(bar) for _, bar in joined] == [sorted(ranks[m] for m in bar) for bar in bars]
+    assert [list(bar) for _, bar in joined] == [sorted(ranks[m] for m in bar) for bar in bars]
     said = " ".join(text.get_text() for text in figure.texts)
     assert ("too few seeds to tell any apart" in said) is (count == 5)
 
