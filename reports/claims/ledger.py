@@ -267,6 +267,11 @@ def score_lines(verdicts: Sequence[Verdict], titles: Mapping[str, str]) -> list[
     """
     if len(titles) < 2:
         return score(verdicts, next(iter(titles), "")).lines
+    exact = [v for v in shown(verdicts) if v.claim.sort == "exact"]
+    if len({v.id for v in exact}) == len(exact):
+        # Mathematics is alike on all of them, by whichever tried it; else each tells what it found.
+        others = [v for v in verdicts if v.claim.sort != "exact"]
+        verdicts = [*others, *(replace(v, device="") for v in exact)]
     scores = {title: score(verdicts, key) for key, title in titles.items()}
     measured = {
         sort
@@ -275,19 +280,14 @@ def score_lines(verdicts: Sequence[Verdict], titles: Mapping[str, str]) -> list[
         if not counts.keys() <= {NOT_MEASURED}
     }
     by_line: dict[tuple[Sort, str], list[str]] = {}
-    telling: Counter[Sort] = Counter()
     for title, one in scores.items():
         for (sort, counts), line in zip(one.counts.items(), one.lines, strict=True):
             if sort not in measured or not counts.keys() <= {NOT_MEASURED}:
                 by_line.setdefault((sort, line), []).append(title)
-                telling[sort] += 1
-    # What needs no records is alike on all of them, and said once; so is mathematics, by whichever
-    # of them tried it.
+    # What needs no records is alike on all of them, and said once.
     return [
-        line
-        if len(some) == (telling[sort] if sort == "exact" else len(titles))
-        else f"{', '.join(some)}: {line}"
-        for (sort, line), some in by_line.items()
+        line if len(some) == len(titles) else f"{', '.join(some)}: {line}"
+        for (_, line), some in by_line.items()
     ]
 
 

@@ -157,6 +157,16 @@ def test_a_device_that_measured_nothing_of_a_sort_is_silent_where_another_one_ha
     ]
 
 
+def test_exact_claims_that_devices_tried_between_them_are_counted_together(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layers = {f"layer {i}": {"verdict": "ok", "detail": "d"} for i in (1, 2, 3)}
+    write(tmp_path / "journal", "Fast", some())
+    write(tmp_path / "journal", "Slow", [exact("heads per scale", parts=layers)])
+    exactly = [line for line in told(tmp_path, capsys)[1].splitlines() if "exact: " in line]
+    assert exactly == [f"exact: {EXACT - 5} not measured yet, 5 reproduced"]
+
+
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ledger, Path]:
     place = tmp_path_factory.mktemp("page")
