@@ -27,7 +27,8 @@ from reports.claims.device import (
 )
 from reports.claims.record import Claim
 from reports.claims.verdict import Answer, Evidence
-from reports.core.trained import ModelRuns, against, recipe_of
+from reports.core.recipes import recipe_of
+from reports.core.trained import ModelRuns, against
 
 LEAST_SEEDS = 5
 """With fewer nothing is concluded."""

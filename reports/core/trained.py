@@ -19,7 +19,6 @@ from harness.experiments.warnings import (
     selecting_everything,
     training_flaws,
 )
-from harness.records.schema import digest
 from harness.stats import (
     MeanDifference,
     MeanInterval,
@@ -32,7 +31,7 @@ from harness.stats import (
     ties,
 )
 from harness.stats.overall import LEAST_MODELS, LEAST_TASKS
-from harness.train.recipe import CEILINGS, changes, identity
+from harness.train.recipe import CEILINGS
 from harness.train.task import (
     HIGHER_IS_BETTER,
     by_common_recipe,
@@ -40,6 +39,7 @@ from harness.train.task import (
     task,
     tasks_named,
 )
+from reports.core.recipes import named, trained_alike
 from reports.core.style import mechanism_of
 
 
@@ -190,41 +190,6 @@ class TaskRuns:
         return None
 
 
-def named(run: Mapping[str, Any]) -> list[str] | None:
-    """The nearest named recipe of a run's task, its mechanism's row of it, and what it changes.
-
-    None of a task that this attnbench does not know.
-    """
-    try:
-        known = tasks_named(str(run.get("task")))[0]
-    except UsageError:
-        return None
-    mechanism, staged = mechanism_of(run["model"]), any("stage" in e for e in run["epochs"])
-    recipes = {name: one.recipe_for(mechanism) for name, one in known.recipes.items()}
-    found = {
-        name: [
-            text
-            for text in changes(run.get("recipe") or {}, recipe)
-            # Of a model without a policy its fields say nothing.
-            if staged or not text.startswith("policy_")
-        ]
-        for name, recipe in {"common": known.recipe, **recipes}.items()
-    }
-    nearest = min(found, key=lambda name: len(found[name]))
-    return [nearest, *found[nearest]]
-
-
-def recipe_of(run: Mapping[str, Any]) -> str:
-    """Digest of what a run was trained by and on: recipe, word vectors, data if it is told.
-
-    Rows of one recipe of a paper are one: it is what the paper compares.
-    """
-    recipe = identity(run.get("recipe") or {})
-    by = named(run) if run.get("recipe") and run.get("epochs") else None
-    rows = by is not None and by[0] != "common"
-    return digest([by if rows else recipe, run.get("vectors"), *filter(None, [run.get("data")])])
-
-
 def trained_tasks(records: Iterable[Mapping[str, Any]]) -> list[TaskRuns]:
     """All tasks that models were trained on, each by the recipe that comes first of its own."""
     return [recipes[0] for recipes in tasks_by_recipe(records)]
@@ -237,17 +202,15 @@ def tasks_by_recipe(records: Iterable[Mapping[str, Any]]) -> list[list[TaskRuns]
     then the one that most models, with variants, have. Tasks of a family count as one, of the seeds
     with which a model was trained on all of them.
     """
-    by_task: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
+    by_task: dict[str, list[Mapping[str, Any]]] = {}
     for r in records:
         if r["kind"] == "run" and isinstance(r.get("task"), str):
-            name = family_of(r["task"]) or r["task"]
-            by_task.setdefault(name, {}).setdefault(recipe_of(r), []).append(r)
+            by_task.setdefault(family_of(r["task"]) or r["task"], []).append(r)
     found = []
-    for name, recipes in sorted(by_task.items()):
-        runs = sum(len(some) for some in recipes.values())
+    for name, runs in sorted(by_task.items()):
         each = [
-            (TaskRuns(name, tuple(_models(name, some)), runs - len(some)), len(some))
-            for some in recipes.values()
+            (TaskRuns(name, tuple(_models(name, some)), len(runs) - len(some)), len(some))
+            for some in trained_alike(runs)
         ]
         ranked = sorted(each, key=lambda t: (*_rank(t[0]), t[1]), reverse=True)
         if kept := [task for task, _ in ranked if task.models]:

@@ -16,7 +16,7 @@ from harness.measure.ceilings import gauge_of
 from harness.train.task import task
 from reports.claims import Claim, Verdict, ledger, load_claims
 from reports.claims.device import first_fitting
-from reports.core.trained import recipe_of
+from reports.core.recipes import recipe_of
 from suites.support.command_line import ROOT
 from suites.support.made_up_records import case, claim, exact, peaks, timed, trained
 

@@ -16,6 +16,7 @@ from harness.train.task import task
 from reports.core import frontiers
 from reports.core.costs import Costs
 from reports.core.printed_values import printed_accuracy
+from reports.core.recipes import trained_alike
 from reports.core.sentences import closing
 from reports.core.source import DeviceRecords, facts, find
 from reports.core.sweeps import sweeps
@@ -212,3 +213,14 @@ def test_a_model_that_was_trained_more_is_not_ranked_there(device: DeviceRecords
     assert before is not None
     assert after is not None
     assert before.omnibus.ranks.keys() - after.omnibus.ranks.keys() == {MINE}
+
+
+def test_models_that_one_design_gives_recipes_of_their_own_stand_beside_each_other() -> None:
+    def run(model: str, rate: float, plan: str | None) -> dict[str, Any]:
+        return {"task": "trec", "model": f"{model}.fused", "recipe": {"rate": rate}, "plan": plan}
+
+    design = [run("mtsa", 1e-3, "d"), run("disa", 2e-3, "d")]
+    alike = [run("mtsa", 1e-3, "e"), run("resa", 1e-3, "e")]
+    others = [run("none", 1e-3, None), run("msmsa", 2e-3, None)]
+    groups = trained_alike([*design, *alike, *others])
+    assert groups == [design, [*alike, others[0]], [others[1]]]

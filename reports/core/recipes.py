@@ -1,0 +1,63 @@
+"""By what a run was trained, and which runs may stand beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.errors import UsageError
+from harness.records.schema import digest
+from harness.train.recipe import changes, identity
+from harness.train.task import tasks_named
+from reports.core.style import mechanism_of
+
+
+def named(run: Mapping[str, Any]) -> list[str] | None:
+    """The nearest named recipe of a run's task, its mechanism's row of it, and what it changes.
+
+    None of a task that this attnbench does not know.
+    """
+    try:
+        known = tasks_named(str(run.get("task")))[0]
+    except UsageError:
+        return None
+    mechanism, staged = mechanism_of(run["model"]), any("stage" in e for e in run["epochs"])
+    recipes = {name: one.recipe_for(mechanism) for name, one in known.recipes.items()}
+    found = {
+        name: [
+            text
+            for text in changes(run.get("recipe") or {}, recipe)
+            # Of a model without a policy its fields say nothing.
+            if staged or not text.startswith("policy_")
+        ]
+        for name, recipe in {"common": known.recipe, **recipes}.items()
+    }
+    nearest = min(found, key=lambda name: len(found[name]))
+    return [nearest, *found[nearest]]
+
+
+def recipe_of(run: Mapping[str, Any]) -> str:
+    """Digest of what a run was trained by and on: recipe, word vectors, data if it is told.
+
+    Rows of one recipe of a paper are one: it is what the paper compares.
+    """
+    recipe = identity(run.get("recipe") or {})
+    by = named(run) if run.get("recipe") and run.get("epochs") else None
+    rows = by is not None and by[0] != "common"
+    return digest([by if rows else recipe, run.get("vectors"), *filter(None, [run.get("data")])])
+
+
+def trained_alike(runs: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """Runs of a task by one recipe; and those of one design that gives its models recipes each.
+
+    Such models were tuned each by itself, and are what the design compares.
+    """
+    recipes: dict[Any, set[str]] = {}
+    for r in runs:
+        recipes.setdefault(r.get("plan"), set()).add(recipe_of(r))
+    own = {plan for plan, some in recipes.items() if plan is not None and len(some) > 1}
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for r in runs:
+        plan = r.get("plan")
+        groups.setdefault(str(plan) if plan in own else recipe_of(r), []).append(r)
+    return list(groups.values())
