@@ -124,12 +124,10 @@ def _sentence(trainer: Trainer, text: str) -> Looked:
     own = {name.removesuffix("/0"): value for name, value in found.items()} | selected
     if not own:
         raise UsageError("this model offers no scores to look at")
-    masks = {
-        before + layer: masks_of(fusion, mine, layer)
-        for before, fusion in fusions(module).items()
-        for mine in [{k.removeprefix(before): v for k, v in own.items() if k.startswith(before)}]
-        for layer in reduce.layers(mine)
-    }
+    masks: dict[str, list[str]] = {}
+    for before, fusion in fusions(module).items():
+        mine = {k.removeprefix(before): v for k, v in own.items() if k.startswith(before)}
+        masks |= {before + layer: masks_of(fusion, mine, layer) for layer in reduce.layers(mine)}
     lengths = {own[layer + reduce.TOKEN2TOKEN].shape[-1] for layer in reduce.layers(own)}
     if lengths == {len(tokens) + 1}:  # the node of a sentence model stands before the tokens
         tokens = [CLS, *tokens]

@@ -279,15 +279,15 @@ def score_lines(verdicts: Sequence[Verdict], titles: Mapping[str, str]) -> list[
         for sort, counts in one.counts.items()
         if not counts.keys() <= {NOT_MEASURED}
     }
-    by_line: dict[tuple[Sort, str], list[str]] = {}
+    by_line: dict[str, list[str]] = {}
     for title, one in scores.items():
         for (sort, counts), line in zip(one.counts.items(), one.lines, strict=True):
             if sort not in measured or not counts.keys() <= {NOT_MEASURED}:
-                by_line.setdefault((sort, line), []).append(title)
+                by_line.setdefault(line, []).append(title)
     # What needs no records is alike on all of them, and said once.
     return [
         line if len(some) == len(titles) else f"{', '.join(some)}: {line}"
-        for (_, line), some in by_line.items()
+        for line, some in by_line.items()
     ]
 
 

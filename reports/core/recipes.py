@@ -52,12 +52,11 @@ def trained_alike(runs: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, A
 
     Such models were tuned each by itself, and are what the design compares.
     """
-    recipes: dict[Any, set[str]] = {}
-    for r in runs:
-        recipes.setdefault(r.get("plan"), set()).add(recipe_of(r))
-    own = {plan for plan, some in recipes.items() if plan is not None and len(some) > 1}
+    trained = [(r, recipe_of(r), str(r.get("plan") or "")) for r in runs]
+    recipes: dict[str, set[str]] = {}
+    for _, recipe, plan in trained:
+        recipes.setdefault(plan, set()).add(recipe)
     groups: dict[str, list[Mapping[str, Any]]] = {}
-    for r in runs:
-        plan = r.get("plan")
-        groups.setdefault(str(plan) if plan in own else recipe_of(r), []).append(r)
+    for r, recipe, plan in trained:
+        groups.setdefault(plan if plan and len(recipes[plan]) > 1 else recipe, []).append(r)
     return list(groups.values())

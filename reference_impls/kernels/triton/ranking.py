@@ -35,19 +35,22 @@ BROKEN = 1.25
 """What each limit more that is broken has to be worth, where no tile is within all of them."""
 
 
+def _shallow(cell: KernelCell, stages: int) -> list[KernelAudit]:
+    """The candidates of so many stages, best first."""
+    given = candidates(cell.kind, cell.numbers, cell.width, cell.capability)
+    tried = sorted((tile for tile in given if tile.stages == stages), key=_reads)[:MOST]
+    audits = [audit(cell, tile) for tile in tried]
+    return sorted((one for one in audits if one.programs), key=_order)
+
+
 def ranked(cell: KernelCell) -> list[KernelAudit]:
     """The candidates that a multiprocessor has room for, best first.
 
     One step more is loaded ahead where as many programs fit as without: the prediction does not
     see what waiting that saves.
     """
-    given = list(candidates(cell.kind, cell.numbers, cell.width, cell.capability))
-    found: list[KernelAudit] = []
-    for stages in (2, 1):  # one where there is no room for two
-        if not found:
-            shallow = sorted((tile for tile in given if tile.stages == stages), key=_reads)
-            audits = [audit(cell, tile) for tile in shallow[:MOST]]
-            found = sorted((one for one in audits if one.programs), key=_order)
+    # One step is loaded ahead where there is no room for two.
+    found = _shallow(cell, 2) or _shallow(cell, 1)
     if not found:
         return []
     deeper = audit(cell, replace(found[0].tile, stages=found[0].tile.stages + 1))

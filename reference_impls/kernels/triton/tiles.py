@@ -149,20 +149,23 @@ def candidates(kind: Kind, numbers: Numbers, width: int, capability: int = 90) -
         Of two steps loaded ahead, then of three; of float32 that wide of one before.
     """
     width, half = sum(cut(width)), numbers == "half"
-    wider = width > 256
+    item, wider = 2 if half else 4, width > 256
     wide, long = SUMS[kind]
     least, most = REGISTERS[numbers]
     most = most * 2 // 3 if wider else most
     longest = 128 if half else 32  # three products of float32 make one
     by_group = half and capability == 90 and not wider
-    fewest = (16,) if width < 128 and half else (16, 8, 4, 2) if wider else (16, 8, 4)
+    by_warp: tuple[int, ...] = (16,) if half and width < 128 else (16, 8, 4)
+    ahead: tuple[int, ...] = (2, 3)
+    if wider:
+        by_warp, ahead = (16, 8, 4, 2), ahead if half else (1, *ahead)
     for rows, columns in product(SIDES, (side for side in SIDES if side <= longest)):
-        for per_warp in fewest:
+        for per_warp in by_warp:
             warps = rows // per_warp
             if warps not in (1, 2, 4, 8) or (by_group and (rows < 64 or warps < 4)):
                 continue
             registers = (wide * rows * width + long * rows * columns) / (32 * warps)
-            for stages in (1, 2, 3) if wider and not half else (2, 3):
-                held = (rows + 3 * columns * max(1, stages - 1)) * width * (2 if half else 4)
+            for stages in ahead:
+                held = (rows + 3 * columns * max(1, stages - 1)) * width * item
                 if least <= registers <= most and held <= SHARED_BYTES[capability]:
                     yield Tile(rows, columns, warps, stages)
