@@ -32,7 +32,7 @@ POINTERS = {
 INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)([^;]*);")
 LABEL = re.compile(r"^(\.L_x_\d+):")
 TARGET = re.compile(r"\(\.L_x_\d+\)")
-WARP_GROUP = re.compile(r"HGMMA\.(\d+)x(\d+)x(\d+)\.F32\.(BF16|TF32|F16)\b")
+WARP_GROUP = re.compile(r"HGMMA\.(\d+)x(\d+)x(\d+)\.F32(?:\.(BF16|TF32|F16)\b|$)")  # bare: float16
 WARP = re.compile(r"HMMA\.(16816|1688|1684)\.F32(?:\.(BF16|TF32))?")
 WARP_SHAPES = {"16816": (16, 8, 16), "1688": (16, 8, 8), "1684": (16, 8, 4)}
 
