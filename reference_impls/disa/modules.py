@@ -45,6 +45,11 @@ def _in_a_row(*biases: Tensor) -> Tensor:
     return torch.cat(biases)
 
 
+def _biases(of_scores: Tensor, *of_gate: Tensor) -> Tensor:
+    """Of keys (none), queries and gate, side by side."""
+    return torch.cat([torch.zeros_like(of_scores), of_scores, torch.stack(of_gate).sum(0)])
+
+
 @dataclass(frozen=True)
 class Pairs:
     """Which keys a query may attend to.
@@ -131,13 +136,13 @@ class DirectedBlocks(MergingModule):
         """DiSA in one direction with its fusion gate: [B, N, d] -> [B, R, d]."""
         read = (self.weight(prefix, n) for n in ("dep_w", "head_w", "fi_w"))
         weight = self.merged.of(_columns, *read)
-        dependent, head, gate = (h @ weight).chunk(3, dim=-1)  # [B, N, d]
-        a = self.attend(h, dependent, head + self.weight(prefix, "f_b"), pairs)  # [B, R, d]
+        bias = self.merged.of(_biases, *(self.weight(prefix, n) for n in BIASES[1:]))
+        dependent, head, gate = (h @ weight + bias).chunk(3, dim=-1)  # [B, N, d]
+        a = self.attend(h, dependent, head, pairs)  # [B, R, d]
         if pairs.rows is not None:
             h, gate = h[:, pairs.rows], gate[:, pairs.rows]
-        biases = sum(self.weight(prefix, n) for n in ("fi_b", "fa_b", "o_b"))
-        gate = torch.sigmoid(gate + a @ self.weight(prefix, "fa_w") + biases)
-        return gate * h + (1 - gate) * a
+        gate = torch.sigmoid(gate + a @ self.weight(prefix, "fa_w"))
+        return torch.lerp(a, h, gate)  # gate * h + (1 - gate) * a
 
 
 class DisaLayer(DirectedBlocks):

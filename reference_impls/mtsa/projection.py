@@ -1,8 +1,8 @@
 """Queries, keys, values and source scores of the paper's layer, with a backward pass by hand.
 
-Beside x and the product q | k | v nothing is kept: the scores' hidden layer is computed again. The
-gradients of q, k and v meet their weights as they come, each [B*N, H*d] where it is token-first:
-nothing is put together before the products, and nothing taken apart behind them.
+Beside x and the product q | k | v nothing is kept of many tokens: the scores' hidden layer is
+computed again. The gradients of q, k and v meet their weights as they come, each [B*N, H*d] where
+it is token-first: nothing is put together before the products, and nothing taken apart behind them.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from torch.nn.functional import pad
 from reference_impls.checks import ACTIVATIONS, in_place
 from reference_impls.kernels import sizes
 from reference_impls.mechanism import Unsupported
-from reference_impls.mtsa.layer import side_by_side
 
+FEW_TOKENS = 512
+"""Up to this many what a backward pass would make again is kept: it is less than the weights."""
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 
 
@@ -58,6 +59,21 @@ def flat(gradient: Tensor) -> Tensor:
     return gradient.transpose(0, 1).flatten(1)
 
 
+def merged(*weights: Tensor) -> Tensor:
+    """Weights [H, D, d] of queries, keys, values as columns [D, sum of H*d]; queries / sqrt(d_i).
+
+    One pass over each: divided and put together by functions of torch, they are copied three times.
+    """
+    heads, d_in, d_i = weights[0].shape
+    widths = [heads * weight.shape[2] for weight in weights]
+    out = weights[0].new_empty((d_in, sum(widths)))
+    parts = out.split(widths, dim=1)
+    for part, weight in zip(parts, weights, strict=True):
+        part.view(d_in, heads, -1).copy_(weight.transpose(0, 1))
+    parts[0].mul_(1 / math.sqrt(d_i))
+    return out
+
+
 class Projection(torch.autograd.Function):
     """``(x [M, D], q_w, k_w, v_w, s1_w, s1_b, s2_w, s2_b, sigma_m) -> q, k, v, s``, [H, M, d].
 
@@ -66,6 +82,7 @@ class Projection(torch.autograd.Function):
 
     @staticmethod
     def forward(
+        ctx: Any,
         x: Tensor,
         q_w: Tensor,
         k_w: Tensor,
@@ -77,32 +94,33 @@ class Projection(torch.autograd.Function):
         activation: Callable[..., Tensor],
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Eq. 7 and 9 with sigma_s = identity; q, k and v are views of one product."""
-        heads, _, d_i = q_w.shape
-        product = x @ side_by_side(q_w / math.sqrt(d_i), k_w, v_w)
+        # No `setup_context`: torch would read the signature of this function at every call.
+        heads = q_w.shape[0]
+        widths = [heads * weight.shape[2] for weight in (q_w, k_w, v_w)]
+        weight = merged(q_w, k_w, v_w)
         q, k, v = (
             part.unflatten(1, (heads, -1)).transpose(0, 1)
-            for part in product.split([heads * w.shape[2] for w in (q_w, k_w, v_w)], dim=1)
+            for part in (x @ weight).split(widths, dim=1)
         )
-        s1_w, s1_b, s2_w = padded(s1_w, s1_b, s2_w)
-        s = torch.bmm(hidden_layer(k, s1_w, s1_b, activation), s2_w)
-        return q, k, v, s[..., : s2_b.shape[1]]
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        """Keep x, the weights and k."""
-        ctx.save_for_backward(*inputs[:7], output[1])
-        ctx.activation = inputs[8]
+        ctx.activation, ctx.widths = activation, (s1_b.shape[1], s2_b.shape[1])
+        s1_w, s1_b, s2_w = wide = padded(s1_w, s1_b, s2_w)
+        hidden = hidden_layer(k, s1_w, s1_b, activation)
+        kept = (weight, hidden) if len(x) <= FEW_TOKENS else ()
+        ctx.save_for_backward(x, q_w, k_w, v_w, *wide, k, *kept)
+        return q, k, v, torch.bmm(hidden, s2_w)[..., : s2_b.shape[1]]
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of x and of all weights."""
         if torch.is_grad_enabled():
             raise Unsupported("the fused layer has no second derivative; use algorithm1")
-        x, q_w, k_w, v_w, s1_w, s1_b, s2_w, k = ctx.saved_tensors
+        x, q_w, k_w, v_w, s1_w, s1_b, s2_w, k, *kept = ctx.saved_tensors
         gq, gk, gv, gs = gradients
-        narrow, width = s2_w.shape[1:]
-        wide_w, wide_b, s2_w = padded(s1_w, s1_b, s2_w)
-        hidden = hidden_layer(k, wide_w, wide_b, ctx.activation)  # [H, M, wide]
+        narrow, width = ctx.widths
+        if kept:
+            weight, hidden = kept
+        else:
+            weight, hidden = None, hidden_layer(k, s1_w, s1_b, ctx.activation)  # [H, M, wide]
         # The product whose result has whole vectors in its rows.
         of_s2_w = torch.bmm(gs.transpose(1, 2), hidden).transpose(1, 2)[:, :narrow]
         gh = torch.bmm(gs, s2_w[..., :width].transpose(1, 2))  # [H, M, wide]
@@ -111,19 +129,24 @@ class Projection(torch.autograd.Function):
         of_s1_w = torch.bmm(k.transpose(1, 2), gh)[..., :narrow]
         of_s1_b = gh.sum(1)[:, :narrow]
         d_i = k.shape[2]
-        back = pad(wide_w.transpose(1, 2), (0, sizes.fast_width(d_i) - d_i))
+        back = pad(s1_w.transpose(1, 2), (0, sizes.fast_width(d_i) - d_i))
         # Not into what came in: others may hold it.
         gk = torch.add(gk, torch.bmm(gh, back)[..., :d_i], out=torch.empty_like(gk))
         del gh
-        root = math.sqrt(q_w.shape[2])
+        columns = [flat(gradient) for gradient in (gq, gk, gv)]  # [M, H*d]
         of_x = None
-        of_w = []
-        for gradient, weight in ((gq, q_w / root), (gk, k_w), (gv, v_w)):
-            columns = flat(gradient)  # [M, H*d]
-            if ctx.needs_input_grad[0]:
-                back = side_by_side(weight).t()  # [H*d, D]
-                of_x = columns @ back if of_x is None else of_x.addmm_(columns, back)
-            of_w.append((x.t() @ columns).unflatten(1, (weight.shape[0], -1)).transpose(0, 1))
-        of_w[0] = of_w[0] / root
+        if ctx.needs_input_grad[0]:
+            widths = [column.shape[1] for column in columns]
+            if weight is None:
+                weight = merged(q_w, k_w, v_w)
+            for column, back in zip(columns, weight.t().split(widths), strict=True):
+                of_x = column @ back if of_x is None else of_x.addmm_(column, back)
+        shares = (1 / math.sqrt(q_w.shape[2]), 1.0, 1.0)
+        of_w = [
+            torch.addmm(x.new_empty(()), x.t(), column, beta=0, alpha=share)
+            .view(x.shape[1], len(q_w), -1)
+            .transpose(0, 1)
+            for column, share in zip(columns, shares, strict=True)
+        ]
         of_s2_b = s1_b.new_zeros((s1_b.shape[0], width))
         return of_x, *of_w, of_s1_w, of_s1_b, of_s2_w, of_s2_b, None

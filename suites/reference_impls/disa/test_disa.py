@@ -12,7 +12,7 @@ import reference_impls.disa.chunked as chunked
 from harness.case import parse as parse_case
 from harness.measure.ceilings import work_of
 from harness.registry import builtins
-from reference_impls.disa.chunked import ChunkedDisa
+from reference_impls.disa.chunked import ChunkedDisa, Sigmoids
 from reference_impls.disa.cutting import chunks
 from reference_impls.disa.modules import BroadcastDisa, DisaLayer, PlainDisa
 from reference_impls.mechanism import Size
@@ -43,15 +43,39 @@ def test_disa_in_chunks_of_any_size(
         assert_same(run(module, 10 * x, mask), run(plain, 10 * x, mask), 1e-11)
 
 
-class Tanhs(TorchDispatchMode):
-    """How many tanh were taken."""
+class Reciprocals(TorchDispatchMode):
+    """How many were taken: one of each pair and feature."""
 
     count = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func.overloadpacket is torch.ops.aten.tanh_:
+        if func.overloadpacket is torch.ops.aten.reciprocal_:
             self.count += args[0].numel()
         return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("factor", [1.0, 30.0])
+def test_exponentials_of_tokens_make_those_of_pairs(
+    factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to a limit: with values as high as at the limit nothing overflows in float32."""
+    torch.manual_seed(1)
+    at = next(iter(chunks((2, 9, 7), None, None, 8, 2**20)))
+    low, high = -chunked.SEPARABLE, chunked.SEPARABLE
+    keys, queries = (factor * torch.randn(2, 9, 7, dtype=torch.float64) for _ in range(2))
+    keys, queries = keys.clamp(low, high), queries.clamp(low, high)
+    wanted = 1 / (1 + torch.exp(keys[:, None] + queries[:, :, None]))
+    for dtype, tolerance in ((torch.float64, 1e-13), (torch.float32, 1e-5)):
+        pairs = Sigmoids(keys.to(dtype), queries.to(dtype))
+        assert pairs.separate
+        torch.testing.assert_close(pairs.of(at).double(), wanted, rtol=tolerance, atol=tolerance)
+    beyond = keys.clone()
+    beyond[0, 0, 0] = 1.01 * high
+    assert not Sigmoids(beyond, queries).separate
+    monkeypatch.setattr(chunked, "SEPARABLE", 0.0)
+    sums = Sigmoids(keys, queries)
+    assert not sums.separate
+    torch.testing.assert_close(sums.of(at), wanted, rtol=1e-13, atol=1e-13)
 
 
 @pytest.mark.parametrize("dtype", ["f64", "bf16"])
@@ -61,7 +85,7 @@ def test_operations_of_disa_in_chunks_are_those_of_its_pairs(
 ) -> None:
     d = 8
     kind = {"f64": torch.float64, "bf16": torch.bfloat16}[dtype]
-    with Tanhs() as tanhs, torch.no_grad():
+    with Reciprocals() as reciprocals, torch.no_grad():
         ChunkedDisa(6, 2 * d).to(kind)(torch.randn(count, n, 6, dtype=kind))
     mechanism = builtins()["disa"]
     own, every = mechanism.implementation("chunked").operations, mechanism.operations
@@ -69,7 +93,7 @@ def test_operations_of_disa_in_chunks_are_those_of_its_pairs(
     assert every is not None
     for training, each in ((False, 9), (True, 24)):
         size = Size(count, n, 6, 2 * d, item_bytes=kind.itemsize, training=training)
-        left_out = 2 * count * n * n * d - tanhs.count
+        left_out = 2 * count * n * n * d - reciprocals.count
         assert every(size) - own(size) == each * left_out
 
 
