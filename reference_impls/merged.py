@@ -24,8 +24,11 @@ columns take 1.5 times as long as 304, 900 take 1.25 times as long as 904 (MKL, 
 
 
 def side_by_side(*weights: Tensor) -> Tensor:
-    """Per-head weights [H, D, d] as columns [D, sum of H*d], in one copy."""
-    return torch.cat([weight.transpose(0, 1) for weight in weights], dim=1).flatten(1)
+    """Per-head weights [H, D, d] as columns [D, sum of H*d]; one copy where all have the same d."""
+    turned = [weight.transpose(0, 1) for weight in weights]
+    if len({weight.shape[2] for weight in weights}) == 1:
+        return torch.cat(turned, dim=1).flatten(1)
+    return torch.cat([weight.flatten(1) for weight in turned], dim=1)
 
 
 def itself(weight: Tensor) -> Tensor:

@@ -19,9 +19,9 @@ from torch.utils.checkpoint import checkpoint
 from reference_impls.checks import check_input, in_place, one_of, refuse_rows, zero_at_padding
 from reference_impls.kernels import core
 from reference_impls.kernels.geometry import GeometryByLength
-from reference_impls.merged import MergingModule, itself
+from reference_impls.merged import MergingModule, itself, side_by_side
 from reference_impls.mtsa import dropout
-from reference_impls.mtsa.layer import PaperLayer, TensorizedLayer, absent, scaled, side_by_side
+from reference_impls.mtsa.layer import PaperLayer, TensorizedLayer, absent, scaled
 from reference_impls.mtsa.projection import Projection, hidden_layer, padded
 from reference_impls.mtsa.released import ReleasedLayer
 

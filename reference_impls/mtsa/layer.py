@@ -30,6 +30,7 @@ from reference_impls.checks import (
     zero_bias,
 )
 from reference_impls.masks import HeadMask, allowed, distance_bias, parse_all
+from reference_impls.merged import side_by_side
 from reference_impls.mtsa import dropout
 from reference_impls.mtsa.dropout import Kept
 
@@ -88,11 +89,6 @@ def tensor_softmax(
 
 
 SCALES = ("log_sigmoid", "identity")
-
-
-def side_by_side(*weights: Tensor) -> Tensor:
-    """Stack per-head weights [H, D, d] as columns [D, sum of H*d]: one product for all of them."""
-    return torch.cat([w.transpose(0, 1).flatten(1) for w in weights], dim=1)
 
 
 def head_first(values: Tensor, heads: int) -> Tensor:

@@ -59,7 +59,7 @@ def flat(gradient: Tensor) -> Tensor:
     return gradient.transpose(0, 1).flatten(1)
 
 
-def merged(*weights: Tensor) -> Tensor:
+def columns_of(*weights: Tensor) -> Tensor:
     """Weights [H, D, d] of queries, keys, values as columns [D, sum of H*d]; queries / sqrt(d_i).
 
     One pass over each: divided and put together by functions of torch, they are copied three times.
@@ -97,7 +97,7 @@ class Projection(torch.autograd.Function):
         # No `setup_context`: torch would read the signature of this function at every call.
         heads = q_w.shape[0]
         widths = [heads * weight.shape[2] for weight in (q_w, k_w, v_w)]
-        weight = merged(q_w, k_w, v_w)
+        weight = columns_of(q_w, k_w, v_w)
         q, k, v = (
             part.unflatten(1, (heads, -1)).transpose(0, 1)
             for part in (x @ weight).split(widths, dim=1)
@@ -138,7 +138,7 @@ class Projection(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             widths = [column.shape[1] for column in columns]
             if weight is None:
-                weight = merged(q_w, k_w, v_w)
+                weight = columns_of(q_w, k_w, v_w)
             for column, back in zip(columns, weight.t().split(widths), strict=True):
                 of_x = column @ back if of_x is None else of_x.addmm_(column, back)
         shares = (1 / math.sqrt(q_w.shape[2]), 1.0, 1.0)

@@ -22,6 +22,7 @@ from reference_impls.checks import (
 )
 from reference_impls.masks import HeadMask, parse_all
 from reference_impls.mechanism import BadOption
+from reference_impls.merged import side_by_side
 from reference_impls.mtsa.dropout import dropped_share
 from reference_impls.mtsa.layer import (
     SCALES,
@@ -30,7 +31,6 @@ from reference_impls.mtsa.layer import (
     concatenate,
     head_first,
     per_head,
-    side_by_side,
 )
 
 
