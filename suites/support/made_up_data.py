@@ -199,10 +199,10 @@ def write_more_corpora(folder: Path, *, supplied: bool = False) -> Path:
         write_table(folder / "snli" / f"{name}.tsv.gz", columns, part)
     texts = [row[2].split() for row in questions[:110]]
     for name, some in (("train", texts[:60]), ("dev", texts[60:80]), ("test", texts[80:])):
-        tagged = [[" ".join(t), " ".join(_parts(t)), " ".join(_entities(t))] for t in some]
-        columns = ("tokens", "upos", "tags")
-        for corpus in ("ud_ewt", "wnut17"):
-            write_table(folder / corpus / f"{name}.tsv.gz", columns, tagged)
+        spoken = [[" ".join(t), *2 * [" ".join(_parts(t))]] for t in some]
+        write_table(folder / "ud_ewt" / f"{name}.tsv.gz", ("tokens", "upos", "xpos"), spoken)
+        tagged = [[" ".join(t), " ".join(_entities(t))] for t in some]
+        write_table(folder / "wnut17" / f"{name}.tsv.gz", ("tokens", "tags"), tagged)
     return folder
 
 

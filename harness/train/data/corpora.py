@@ -50,11 +50,12 @@ class CorpusFile:
 
 @dataclass(frozen=True)
 class HubSource:
-    """A data set of the public hub, at one revision.
+    """A data set of the public hub, or text files below an address, at one revision.
 
     Attributes
     ----------
     repository, revision : str
+        The name of a data set, or an address, below which are a revision's files.
     files : mapping
         File of each split.
     """

@@ -1,16 +1,19 @@
-"""``--data hub``: corpora from the public hub, by the library `datasets` (extra ``data``).
+"""``--data hub``: corpora from the public hub, or from the repository that the tables came from.
 
 What is fetched becomes tables of the data directory's form in a folder of the user's cache, so the
-rows are the same either way: a table whose content has another checksum is refused. It has never
-run against the hub itself, only through the library on files laid out as the hub does, with made-up
-rows and with rows made from the tables by what the hub's scripts do.
+rows are the same either way: a table whose content has another checksum is refused. A data set of
+the hub is read by the library `datasets` (extra ``data``), a repository's files as they are. It has
+never run against either itself, only on files laid out as they are there, with made-up rows and
+with rows made from the tables by what the hub's scripts and the corpora's makers do.
 """
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import http.client
 import os
+import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +25,8 @@ from harness.train.data.directory import VARIABLE
 
 NAME = "hub"
 """What is given in place of a folder; one that is called so is ``./hub``."""
+SECONDS = 60
+"""A server that sends nothing for so long is given up."""
 CACHE = "ATTNBENCH_CACHE"
 """Environment variable: folder for what was fetched, in place of the user's cache folder."""
 
@@ -125,6 +130,33 @@ def fetch(corpus: KnownCorpus, folder: Path) -> None:
 
 
 def _splits(source: HubSource) -> dict[str, HubSplit]:
+    return _lines(source) if "://" in source.repository else _loaded(source)
+
+
+def _lines(source: HubSource) -> dict[str, HubSplit]:
+    """Lines of text files, unpacked, in the place of rows."""
+    splits = {}
+    for name, file in source.files.items():
+        address = f"{source.repository}/{source.revision}/{file}"
+        try:
+            with urllib.request.urlopen(address, timeout=SECONDS) as answer:
+                content: bytes = answer.read()
+            content = gzip.decompress(content) if file.endswith(".gz") else content
+        except (OSError, EOFError, http.client.HTTPException) as error:
+            raise _refusal(address, error) from error
+        lines = content.decode(errors="replace").split("\n")
+        splits[name] = HubSplit([{"text": line} for line in lines])
+    return splits
+
+
+def _refusal(what: str, error: Exception) -> UsageError:
+    first = (str(error).splitlines() or [""])[0]
+    return UsageError(
+        f"--data hub: {what} can't be fetched ({type(error).__name__}: {first}); give a folder"
+    )
+
+
+def _loaded(source: HubSource) -> dict[str, HubSplit]:
     try:
         import datasets
     except ModuleNotFoundError:
@@ -136,11 +168,7 @@ def _splits(source: HubSource) -> dict[str, HubSplit]:
             source.repository, revision=source.revision, data_files=dict(source.files)
         )
     except Exception as error:  # of the library, of its transport, of the network: all kinds
-        first = (str(error).splitlines() or [""])[0]
-        raise UsageError(
-            f"--data hub: {source.repository} can't be fetched ({type(error).__name__}: {first}); "
-            "give a folder"
-        ) from error
+        raise _refusal(source.repository, error) from error
     return {name: _split(loaded[name]) for name in source.files}
 
 
@@ -235,11 +263,63 @@ def _as_windows_1252(text: str) -> str:
         ) from None
 
 
+def multi30k(splits: Mapping[str, HubSplit]) -> dict[str, Table]:
+    """Of ``multi30k/dataset``: four parallel files of each part."""
+    tables = {}
+    for name in ("train", "dev", "test2016", "test2017"):
+        columns = [splits[f"{name}_{c}"].rows for c in ("en_tok", "de_tok", "en_raw", "de_raw")]
+        rows = (tuple(clean(row["text"]) for row in rows) for rows in zip(*columns, strict=False))
+        tables[f"multi30k/{name}.tsv"] = [row for row in rows if any(row)]
+    return tables
+
+
+def ud_ewt(splits: Mapping[str, HubSplit]) -> dict[str, Table]:
+    """Of CoNLL-U: FORM, UPOS and XPOS of syntactic words, whose ID is a number alone."""
+
+    def word(fields: Sequence[str]) -> tuple[str, ...]:
+        return (fields[1], fields[3], fields[4]) if fields[0].isdigit() else ()
+
+    return {f"ud_ewt/{name}.tsv": _sentences(split, word) for name, split in splits.items()}
+
+
+def wnut17(splits: Mapping[str, HubSplit]) -> dict[str, Table]:
+    """Of its makers' files: a token and its tag a line."""
+
+    def word(fields: Sequence[str]) -> tuple[str, ...]:
+        return fields[0], fields[-1]
+
+    return {f"wnut17/{name}.tsv": _sentences(split, word) for name, split in splits.items()}
+
+
+def _sentences(split: HubSplit, word: Callable[[Sequence[str]], tuple[str, ...]]) -> Table:
+    """One row a sentence; a line whose first field is empty ends it.
+
+    Parameters
+    ----------
+    word : callable
+        From the fields of a line, separated by tabs, its value in each column; () is no word.
+    """
+    table: Table = []
+    words: list[tuple[str, ...]] = []
+    for row in (*split.rows, {"text": ""}):
+        fields = row["text"].removesuffix("\r").split("\t")
+        if fields[0]:
+            words += filter(None, [word(fields)])
+        elif words:
+            table.append(tuple(" ".join(column) for column in zip(*words, strict=True)))
+            words = []
+    return table
+
+
 CONVERSIONS: Mapping[str, Callable[[Mapping[str, HubSplit]], dict[str, Table]]] = {
     "trec": trec,
     "mr": mr,
+    "multi30k": multi30k,
+    "ud_ewt": ud_ewt,
+    "wnut17": wnut17,
 }
-"""By corpus. Of the others no data set with the same rows and a known revision is known to us. As
-far as is remembered (nothing could be looked up): SST-5 is lower-cased there, CR, MPQA and SUBJ are
-in another order or cut at random, SNLI is not tokenised, and SICK is the other release (4,439 / 495
-/ 4,906 pairs)."""
+"""By corpus. MTL-16's files are in three encodings: we have not the bytes to try a conversion on.
+Of the others no data set of the hub with the same rows and a known revision is known to us. As far
+as is remembered (nothing could be looked up): SST-5 is lower-cased there, CR, MPQA and SUBJ are in
+another order or cut at random, SNLI is not tokenised, and SICK is the other release (4,439 / 495 /
+4,906 pairs)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import sys
@@ -16,9 +17,18 @@ from harness.errors import UsageError
 from harness.train.data import hub
 from harness.train.data.corpora import HubSource, corpora
 from harness.train.data.directory import VARIABLE, digest_of, read_table
-from harness.train.data.hub import CONVERSIONS, HubSplit, clean, mr, trec
+from harness.train.data.hub import (
+    CONVERSIONS,
+    HubSplit,
+    clean,
+    mr,
+    multi30k,
+    trec,
+    ud_ewt,
+    wnut17,
+)
 from harness.train.task import task
-from suites.support.made_up_data import made_up_corpus
+from suites.support.made_up_data import made_up_corpus, write_table
 from suites.support.real_data import REAL, real
 
 if os.environ.get("CI"):
@@ -26,6 +36,7 @@ if os.environ.get("CI"):
 else:
     datasets = pytest.importorskip("datasets", reason="the extra 'data' is not installed")
 
+PARTS, COLUMNS = ("train", "dev", "test2016", "test2017"), ("en_tok", "de_tok", "en_raw", "de_raw")
 COARSE = ["ABBR", "ENTY", "DESC", "HUM", "LOC", "NUM"]
 
 
@@ -68,12 +79,70 @@ def _hub_mr(folder: Path) -> dict[str, HubSplit]:
     return splits
 
 
-MAKERS = {"trec": _hub_trec, "mr": _hub_mr}
+def _lines(*lines: str) -> HubSplit:
+    return HubSplit([{"text": line} for line in lines])
+
+
+def _multi30k(folder: Path) -> dict[str, HubSplit]:
+    """Its four files of each part."""
+    splits: dict[str, HubSplit] = {}
+    for name in PARTS:
+        rows = read_table(folder / "multi30k" / f"{name}.tsv.gz", COLUMNS)
+        splits |= {f"{name}_{c}": _lines(*(row[c] for row in rows), "") for c in COLUMNS}
+    return splits
+
+
+def _ud_ewt(folder: Path) -> dict[str, HubSplit]:
+    """CoNLL-U, with what is no word: comments, a contraction, a node of the enhanced graph."""
+    splits = {}
+    for name in ("train", "dev", "test"):
+        lines = []
+        for row in read_table(folder / "ud_ewt" / f"{name}.tsv.gz", ("tokens", "upos", "xpos")):
+            lines += ["# text = " + row["tokens"], "1-2\tit's\t_\t_\t_", "0.1\twas\tbe\tVERB\tVBD"]
+            words = zip(*(row[c].split(" ") for c in ("tokens", "upos", "xpos")), strict=True)
+            lines += [f"{i}\t{t}\t{t.lower()}\t{u}\t{x}\t_" for i, (t, u, x) in enumerate(words, 1)]
+            lines.append("")
+        splits[name] = _lines(*lines)
+    return splits
+
+
+def _wnut17(folder: Path) -> dict[str, HubSplit]:
+    """A word a line; sentences end with an empty line or one that has a tab alone."""
+    splits = {}
+    for name in ("train", "dev", "test"):
+        lines = []
+        for i, row in enumerate(
+            read_table(folder / "wnut17" / f"{name}.tsv.gz", ("tokens", "tags"))
+        ):
+            words = zip(row["tokens"].split(" "), row["tags"].split(" "), strict=True)
+            lines += [f"{token}\t{tag}" for token, tag in words] + [("", "\t")[i % 2]]
+        splits[name] = _lines(*lines[:-1])  # the last one may end with the file
+    return splits
+
+
+MAKERS = {
+    "trec": _hub_trec,
+    "mr": _hub_mr,
+    "multi30k": _multi30k,
+    "ud_ewt": _ud_ewt,
+    "wnut17": _wnut17,
+}
+
+
+def _elsewhere(source: HubSource, place: Path) -> HubSource:
+    """The same files below a folder."""
+    return replace(source, repository=place.as_uri() if "://" in source.repository else str(place))
 
 
 def _publish(splits: dict[str, HubSplit], source: HubSource) -> None:
-    """Lay out a data set as the hub does: Parquet files that name their classes."""
+    """Lay out a data set: text files, or as the hub does Parquet files that name their classes."""
     for name, file in source.files.items():
+        if source.repository.startswith("file://"):
+            text = "\n".join(row["text"] for row in splits[name].rows).encode()
+            place = Path(source.repository.removeprefix("file://")) / source.revision / file
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(gzip.compress(text) if file.endswith(".gz") else text)
+            continue
         split = splits[name]
         features = {
             column: datasets.ClassLabel(names=split.names[column])
@@ -108,6 +177,17 @@ def test_made_up_rows_by_hand() -> None:
     assert mr({"train": one, "validation": two, "test": two}) == {
         "mr/all.tsv": [("0", "it’s bad"), ("1", "good"), ("1", "fine —"), ("1", "fine —")]
     }
+    assert wnut17({"dev": _lines("A\tO", "b\tB-group\r", "\t", "", "c\tO")}) == {
+        "wnut17/dev.tsv": [("A b", "O B-group"), ("c", "O")]
+    }
+    word = ("1-2\tit's\t_\t_\t_", "1\tit\tit\tPRON\tPRP\t_", "2\t's\tbe\tAUX\tVBZ\t_")
+    assert ud_ewt({"dev": _lines("# text = it's", *word, "2.1\tx\tx\tX\tX", "", "")}) == {
+        "ud_ewt/dev.tsv": [("it 's", "PRON AUX", "PRP VBZ")]
+    }
+    parts = {f"{name}_{c}": _lines(f"{c} {name}\t", "") for name in PARTS for c in COLUMNS}
+    assert multi30k(parts) == {
+        f"multi30k/{name}.tsv": [tuple(f"{c} {name}" for c in COLUMNS)] for name in PARTS
+    }
     with pytest.raises(UsageError, match="is not Latin-1"):
         mr({"train": HubSplit([{"text": "“", "label": 0}], label)})
     assert clean("a\u2028b\x85c\n") == "a b c"
@@ -117,18 +197,23 @@ def test_made_up_rows_by_hand() -> None:
 def test_rows_of_the_hub_become_the_listed_tables_or_are_refused(
     folder: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[tuple[str, str]] = []
-    real_load = datasets.load_dataset
+    asked: list[HubSource] = []
+    real_splits = hub._splits
 
-    def noting(path: str, *, revision: str, data_files: dict[str, str]) -> Any:
-        asked.append((path, revision))
-        return real_load(path, revision=revision, data_files=data_files)
+    def noting(source: HubSource) -> dict[str, HubSplit]:
+        asked.append(source)
+        return real_splits(source)
 
-    monkeypatch.setattr(datasets, "load_dataset", noting)
+    monkeypatch.setattr(hub, "_splits", noting)
+    if name == "multi30k":
+        folder = tmp_path / "tables"
+        for part in PARTS:
+            rows = [tuple(f"{c} {i} of {part}" for c in COLUMNS) for i in range(5)]
+            write_table(folder / "multi30k" / f"{part}.tsv.gz", COLUMNS, rows)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     known, files = corpora()[name].hub, task(name).files
     assert known is not None
-    source, other = (replace(known, repository=str(tmp_path / place)) for place in "ab")
+    source, other = (_elsewhere(known, tmp_path / place) for place in "ab")
 
     def fetched(source: HubSource, place: str) -> Path:
         corpus = made_up_corpus(folder, name, source)
@@ -142,17 +227,19 @@ def test_rows_of_the_hub_become_the_listed_tables_or_are_refused(
     splits = MAKERS[name](folder)
     _publish(splits, source)
     found = fetched(source, "found")
-    assert asked[1:] == [(source.repository, known.revision)]
+    assert asked == 2 * [source]
     for file in files:
         assert digest_of([found / f"{file}.gz"]) == digest_of([folder / f"{file}.gz"])
     fetched(source, "found")
     assert len(asked) == 2, "what is there was fetched again"
-    rows = [dict(row) for row in splits["test"].rows]
-    rows[3]["text"] += " ."
-    _publish(splits | {"test": replace(splits["test"], rows=rows)}, other)
+    last = list(splits)[-1]
+    changed = [dict(row) for row in splits[last].rows]
+    changed[3]["text"] = "x" + changed[3]["text"]
+    _publish(splits | {last: replace(splits[last], rows=changed)}, other)
     with pytest.raises(UsageError, match="does not give the rows of") as caught:
         fetched(other, "refused")
     assert "\n" not in str(caught.value)
+    assert not list((tmp_path / "refused").rglob("*/test2017.tsv*"))
     assert not list((tmp_path / "refused").rglob("*/test.tsv*"))
     assert not list((tmp_path / "refused").rglob("*/all.tsv*"))
 
@@ -160,7 +247,7 @@ def test_rows_of_the_hub_become_the_listed_tables_or_are_refused(
 def test_what_the_hub_has_not_or_the_library_refuses_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(UsageError, match=r"gives the rows of cr .*the hub has mr, trec"):
+    with pytest.raises(UsageError, match=r"rows of cr .*the hub has mr, trec, multi30k, ud_ewt, w"):
         hub.directory("cr", task("cr").files, tmp_path)
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(UsageError, match=r"needs the library datasets: pip install"):
@@ -192,15 +279,15 @@ def test_every_source_on_the_hub_is_pinned_and_converted() -> None:
         assert re.fullmatch("[0-9a-f]{40}", source.revision)
 
 
-@real("trec/train.tsv.gz", "mr/all.tsv.gz")
+@real("trec/train.tsv.gz", "mr/all.tsv.gz", "multi30k/train.tsv.gz", "ud_ewt/train.tsv.gz")
 @pytest.mark.parametrize("name", list(CONVERSIONS))
-def test_what_the_hubs_scripts_make_of_the_real_corpora_comes_back(
+def test_what_others_make_of_the_real_corpora_comes_back(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     corpus = corpora()[name]
     assert corpus.hub is not None
-    source = replace(corpus.hub, repository=str(tmp_path / "published"))
+    source = _elsewhere(corpus.hub, tmp_path / "published")
     _publish(MAKERS[name](REAL), source)
     monkeypatch.setattr(hub, "corpora", lambda: {name: replace(corpus, hub=source)})
     found = hub.directory(name, task(name).files, tmp_path)
