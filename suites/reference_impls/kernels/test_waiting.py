@@ -18,7 +18,7 @@ from suites.support.launches import on_no_device
 pytest.importorskip("triton", reason="the CPU build of torch is without triton")
 torch.set_num_threads(1)
 REGISTRY = Registry()
-FORWARD, TRAINING = 10, 65
+FORWARD, TRAINING = 10, 50
 """Launches of MTSA's layer in float32, without a mask; multi-head's: 4 and 18."""
 
 
