@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import lzma
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -97,13 +98,17 @@ def _short(record: Mapping[str, Any], said: frozenset[str]) -> dict[str, Any]:
 
 
 def _ascending(side: Any) -> Any:
-    """Wall times of an arm in ascending order, which packs smaller: only medians are read."""
-    if not isinstance(side, Mapping):
+    """Wall times of an arm in ascending order, as the steps from each to the next: they pack small.
+
+    Only medians are read of them; `suites.programs.calibration.score.samples` adds them up again.
+    """
+    if not isinstance(side, Mapping) or "us" not in side:
         return side
     samples, waited = side["us"], side["waited_us"]
     order = sorted(range(len(samples)), key=lambda i: samples[i] + waited.get(str(i), 0.0))
     moved = {str(to): waited[str(i)] for to, i in enumerate(order) if str(i) in waited}
-    return {**side, "us": [samples[i] for i in order], "waited_us": moved}
+    steps = [round(b - a, 6) for a, b in pairwise([0, *(samples[i] for i in order)])]
+    return {**{k: v for k, v in side.items() if k != "us"}, "steps_us": steps, "waited_us": moved}
 
 
 def _rounded(value: Any) -> Any:

@@ -92,7 +92,7 @@ def test_only_what_is_read_is_published(tmp_path: Path) -> None:
     assert read.records[0]["median"] == 0.123456
 
 
-def test_samples_of_a_calibration_are_published_in_ascending_order(tmp_path: Path) -> None:
+def test_samples_of_a_calibration_are_published_as_ascending_steps(tmp_path: Path) -> None:
     base = {"inner": 2, "us": [3.0, 1.0, 2.0], "waited_us": {"1": 5.0}}
     arms = {"product-80": {"same": {"ratio": 1.1, "mine": base, "base": {**base, "us": [3, 4, 5]}}}}
     with journal.Writer(tmp_path, {"plan": 1}) as writer:
@@ -100,8 +100,11 @@ def test_samples_of_a_calibration_are_published_in_ascending_order(tmp_path: Pat
     pack(tmp_path, tmp_path / "published")
     same = journal.read(tmp_path / "published").records[0]["arms"]["product-80"]["same"]
     assert same["ratio"] == 1.1
-    assert same["mine"] == {"inner": 2, "us": [2.0, 3.0, 1.0], "waited_us": {"2": 5.0}}
-    assert same["base"] == {"inner": 2, "us": [3, 5, 4], "waited_us": {"2": 5.0}}
+    assert same["mine"] == {"inner": 2, "steps_us": [2.0, 1.0, -2.0], "waited_us": {"2": 5.0}}
+    assert same["base"] == {"inner": 2, "steps_us": [3, 2, -1], "waited_us": {"2": 5.0}}
+    # What is published already stays what it is.
+    pack(tmp_path / "published", tmp_path / "again")
+    assert journal.read(tmp_path / "again").records[0]["arms"]["product-80"]["same"] == same
 
 
 def _flipped(line: bytes) -> list[bytes]:

@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 from harness.case import parse
 from harness.errors import UsageError
 from harness.measure import blocks as runner
+from harness.measure.ceilings import work_of
 from harness.measure.session import Session
 from harness.records import journal
 from harness.registry import builtins
@@ -40,11 +41,11 @@ def of_row(row: int) -> list[Goal]:
 
 
 def test_every_row_of_the_table_is_there_and_accuracy_names_every_fast_path() -> None:
-    assert {goal.row for goal in load().goals} == set(range(11))
-    ninth = of_row(9)
-    assert {(g.kind, g.at_most, g.dtype) for g in ninth} == {("accuracy", 2e-5, "f32")}
-    assert all(min(g.score_scales) == 1 and max(g.score_scales) == 100 for g in ninth)
-    assert {g.device for g in ninth} == {"cpu", "cuda"}
+    assert {goal.row for goal in load().goals} == set(range(13))
+    accurate = of_row(11)
+    assert {(g.kind, g.at_most, g.dtype) for g in accurate} == {("accuracy", 2e-5, "f32")}
+    assert all(min(g.score_scales) == 1 and max(g.score_scales) == 100 for g in accurate)
+    assert {g.device for g in accurate} == {"cpu", "cuda"}
     fast = {
         f"{m.name}.{i.name}": i.devices
         for m in builtins().values()
@@ -53,7 +54,15 @@ def test_every_row_of_the_table_is_there_and_accuracy_names_every_fast_path() ->
     }
     for device in ("cpu", "cuda"):
         wanted = {name for name, devices in fast.items() if device in devices}
-        assert {g.measured for g in ninth if g.device == device} == wanted
+        assert {g.measured for g in accurate if g.device == device} == wanted
+
+
+def test_windows_may_take_their_share_of_the_operations() -> None:
+    for one in plan.planned(of_row(7), PROFILES, KNOWN):
+        [ours], [base] = one.measured, one.baselines
+        share = work_of(KNOWN.mechanisms["msmsa"], ours).operations
+        share /= work_of(KNOWN.mechanisms["multi_head"], base).operations
+        assert one.goal.at_most == pytest.approx(share, rel=0.01)
 
 
 def test_every_goal_can_be_planned_but_those_whose_implementation_is_not_there() -> None:
