@@ -230,6 +230,18 @@ def test_the_gradient_that_came_in_is_left_as_it_was() -> None:
     assert all(torch.equal(a, b) for a, b in zip(given, kept, strict=True))
 
 
+@pytest.mark.parametrize("tokens", [0, 10**6])
+@pytest.mark.parametrize("variant", ["default", "narrow"])
+def test_what_is_kept_of_few_tokens_changes_no_gradient(
+    tokens: int, variant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"key_dim": 3, "score_dim": 6} if variant == "narrow" else {}
+    ours, plain = (build(f"mtsa.{name}", **options) for name in ("fused_tiled", "plain"))
+    monkeypatch.setattr(projection, "FEW_TOKENS", tokens)
+    x, mask = batch((6, 4))
+    assert_same(run(ours, x, mask), run(plain, x, mask), 1e-11)
+
+
 def test_a_second_derivative_is_refused() -> None:
     module = build("mtsa.fused_tiled")
     x, _ = batch((3,))
