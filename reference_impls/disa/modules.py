@@ -45,9 +45,10 @@ def _in_a_row(*biases: Tensor) -> Tensor:
     return torch.cat(biases)
 
 
-def _biases(of_scores: Tensor, *of_gate: Tensor) -> Tensor:
+def _biases(f_b: Tensor, fi_b: Tensor, fa_b: Tensor, o_b: Tensor) -> Tensor:
     """Of keys (none), queries and gate, side by side."""
-    return torch.cat([torch.zeros_like(of_scores), of_scores, torch.stack(of_gate).sum(0)])
+    # Not `stack(...).sum(0)`: its gradients are views of one memory, which `.grad` would share.
+    return torch.cat([torch.zeros_like(f_b), f_b, fi_b + fa_b + o_b])
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ def paper(s: Size) -> float:
     w, output, layers = 3 * s.d_in * s.d_out, s.d_out**2, 2 * s.d_out**2 // s.heads
     if not s.training:
         held = max(
-            2 * w + w // 3,  # the weights of q (divided), k and v, apart and side by side
+            w + w // 3,  # the weights of q, k and v side by side, and those of q divided
             w // 3 + 8 * f,  # q, k, v in one and head first, the layers of s
             p + 4 * f + 2 * s.length**2,  # r and the masks' biases; q, k, v, s
             4 * f + 9 * s.length**2 // 2,  # the masks' biases are made
@@ -40,7 +40,7 @@ def translation(s: Size) -> float:
     w, output, layers = 3 * s.d_in * s.d_out, s.d_out**2, s.d_out**2 // s.heads
     if not s.training:
         geometry = max(9 * s.length**2 // 4, p + s.length**2)
-        held = max(2 * w + w // 3, w // 3 + 8 * f, geometry + 4 * f, p + 9 * f)
+        held = max(w + w // 3, w // 3 + 8 * f, geometry + 4 * f, p + 9 * f)
         return float(s.item_bytes * held)
     held = max(
         w + output + p + 18 * f,
@@ -57,7 +57,7 @@ def released(s: Size) -> float:
     w, square = s.d_in * s.d_out, s.d_out**2 // s.heads  # the values' weights, one of a head's
     if not s.training:
         held = max(
-            2 * w + square,
+            w + square,
             5 * f + 4 * square,
             p + 5 * f + 2 * s.length**2,
             5 * f + 9 * s.length**2 // 2,

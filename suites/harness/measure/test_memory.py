@@ -56,7 +56,8 @@ AGREEMENT = 0.05
         "multi_head.matmul-B32-N64-D1760-H8-f32-forward",
         "mtsa.algorithm1-B48-N96-D64x320-H8-f32-training",
         "mtsa.algorithm1-B64-N160-D1792x192-H4-f32-forward",
-        "mtsa.algorithm1-B4-N24-D1760-H8-f32-forward",
+        "mtsa.algorithm1-B4-N24-D2112-H8-f32-forward",
+        "mtsa_released.algorithm1-B4-N24-D3904-H8-f32-forward",
         # and their relatives
         "multi_head_released.matmul-B48-N96-D64x320-H8-f32-training",
         "multi_head_relu.matmul-B96-N96-D64x320-H8-f32-forward",

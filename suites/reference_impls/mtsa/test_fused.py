@@ -235,7 +235,7 @@ def test_the_gradient_that_came_in_is_left_as_it_was() -> None:
 def test_what_is_kept_of_few_tokens_changes_no_gradient(
     tokens: int, variant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = {"key_dim": 3, "score_dim": 6} if variant == "narrow" else {}
+    options: dict[str, Any] = {"key_dim": 3, "score_dim": 6} if variant == "narrow" else {}
     ours, plain = (build(f"mtsa.{name}", **options) for name in ("fused_tiled", "plain"))
     monkeypatch.setattr(projection, "FEW_TOKENS", tokens)
     x, mask = batch((6, 4))
