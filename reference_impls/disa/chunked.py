@@ -36,18 +36,10 @@ class ChunkedSums(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        h: Tensor,
-        keys: Tensor,
-        queries: Tensor,
-        direction: HeadMask,
-        mask: Tensor | None,
-        c: float,
-        budget: int,
-    ) -> Tensor:
-        """See `sums`."""
-        a, denominator = sums(h, keys, queries, direction, mask, c, budget)
+    def forward(ctx: Any, *given: Any) -> Tensor:
+        """See `sums`, whose arguments these are."""
+        h, keys, queries, direction, mask, c, budget = given
+        a, denominator = sums(*given)
         ctx.save_for_backward(h, keys, queries, mask, a, denominator)
         ctx.options = direction, c, budget
         return a

@@ -58,10 +58,8 @@ class FusedAttention(TensorizedLayer, MergingModule):
 def parts_of(product: Tensor, heads: int, widths: list[int]) -> list[Tensor]:
     """Split [B*N, sum of H*d] into views [H, B*N, d]."""
     return [
-        part.view(len(product), heads, width).transpose(0, 1)
-        for part, width in zip(
-            product.split([heads * w for w in widths], dim=1), widths, strict=True
-        )
+        part.unflatten(1, (heads, -1)).transpose(0, 1)
+        for part in product.split([heads * width for width in widths], dim=1)
     ]
 
 

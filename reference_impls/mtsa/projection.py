@@ -62,7 +62,8 @@ def flat(gradient: Tensor) -> Tensor:
 def columns_of(*weights: Tensor) -> Tensor:
     """Weights [H, D, d] of queries, keys, values as columns [D, sum of H*d]; queries / sqrt(d_i).
 
-    One pass over each: divided and put together by functions of torch, they are copied three times.
+    One pass over each, where no gradient is wanted; `torch.cat` would want those of queries divided
+    in a copy of their own.
     """
     heads, d_in, d_i = weights[0].shape
     widths = [heads * weight.shape[2] for weight in weights]
@@ -117,10 +118,8 @@ class Projection(torch.autograd.Function):
         x, q_w, k_w, v_w, s1_w, s1_b, s2_w, k, *kept = ctx.saved_tensors
         gq, gk, gv, gs = gradients
         narrow, width = ctx.widths
-        if kept:
-            weight, hidden = kept
-        else:
-            weight, hidden = None, hidden_layer(k, s1_w, s1_b, ctx.activation)  # [H, M, wide]
+        # Of many tokens nothing was kept; the hidden layer is [H, M, wide].
+        weight, hidden = kept or (None, hidden_layer(k, s1_w, s1_b, ctx.activation))
         # The product whose result has whole vectors in its rows.
         of_s2_w = torch.bmm(gs.transpose(1, 2), hidden).transpose(1, 2)[:, :narrow]
         gh = torch.bmm(gs, s2_w[..., :width].transpose(1, 2))  # [H, M, wide]
@@ -136,10 +135,9 @@ class Projection(torch.autograd.Function):
         columns = [flat(gradient) for gradient in (gq, gk, gv)]  # [M, H*d]
         of_x = None
         if ctx.needs_input_grad[0]:
-            widths = [column.shape[1] for column in columns]
-            if weight is None:
-                weight = columns_of(q_w, k_w, v_w)
-            for column, back in zip(columns, weight.t().split(widths), strict=True):
+            weight = columns_of(q_w, k_w, v_w) if weight is None else weight
+            backs = weight.t().split([column.shape[1] for column in columns])  # [H*d, D]
+            for column, back in zip(columns, backs, strict=True):
                 of_x = column @ back if of_x is None else of_x.addmm_(column, back)
         shares = (1 / math.sqrt(q_w.shape[2]), 1.0, 1.0)
         of_w = [
