@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.isolate import Limits, run
+from harness.isolate import Limits, Outcome, run
 from harness.measure import device as devices
 from harness.measure import gpu
 from harness.registry import Registry
@@ -36,14 +36,7 @@ STAT = Path("/proc/stat")
 
 @dataclass(frozen=True)
 class Attempt:
-    """Something that was done to see whether it works.
-
-    Attributes
-    ----------
-    seconds : float
-    error : str
-        Empty where it worked.
-    """
+    """Something that was done to see whether it works; its error is empty if it does."""
 
     seconds: float
     error: str = ""
@@ -51,44 +44,32 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Facts:
-    """Of one machine.
+    """Of one machine; empty or None is what is not there, or was not looked at.
 
     Attributes
     ----------
     device : {"cpu", "cuda", "auto"}
         What was asked for.
-    python : str
     headers : bool
         Whether Python.h is there, which Triton compiles with.
     torch : mapping
         See `harness.doctor.child.seen`.
-    driver : str
-        Version of NVIDIA's driver; empty without one.
-    driver_cuda : tuple of int
-        The newest CUDA that it can do, (12, 8); empty if unknown.
-    gpus : tuple of str
-        Names of what the driver knows.
+    driver, driver_cuda, gpus : str, tuple of int, tuple of str
+        See `harness.measure.gpu.Driver`.
     hidden : bool
         Whether CUDA_VISIBLE_DEVICES hides all of them.
     state : mapping
-        Of the first one: clocks, throttle reasons, other processes; see `gpu_state`.
+        Of the first one; see `gpu_state`.
     c, cxx : str
-        Compilers that are called, with their versions; empty where there is none.
-    triton, ptxas : str
-    data : str
-        The data directory; empty where none is named.
-    data_error : str
-    files : mapping
-        Files of corpora by status.
-    journal : str
-    journal_error : str
-        Why nothing can be written there.
+        Compilers that are called, with their versions.
+    data, files : str, mapping
+        The data directory, and its files of corpora by status.
+    journal, journal_error : str
+        Where results go, and why nothing can be written there.
     memory, disk : int or None
         Bytes that are free: of memory, and where results go.
     busy : float or None
         Share of all cores that others used, or the hypervisor kept, in the last second.
-    compiled, launched : Attempt or None
-        None where it was not tried.
     """
 
     device: str
@@ -193,9 +174,12 @@ def busy_share(seconds: float = 1.0) -> float | None:
     return others / total if total > 0 else None
 
 
+def _asked(what: str, **arguments: Any) -> Outcome:
+    return run(f"harness.doctor.child:{what}", arguments, Limits(seconds=SECONDS))
+
+
 def _compiled(device: str) -> Attempt:
-    began = time.monotonic()
-    outcome = run("harness.doctor.child:compiled", {"device": device}, Limits(seconds=SECONDS))
+    began, outcome = time.monotonic(), _asked("compiled", device=device)
     wrong = "" if outcome.status == "ok" else f"{outcome.status}: {outcome.detail}"
     return Attempt(time.monotonic() - began, wrong)
 
@@ -245,13 +229,13 @@ def gather(device: str, journal: Path, data: str | None = None, *, quick: bool =
     UsageError
         If torch can't even be asked.
     """
-    outcome = run("harness.doctor.child:seen", {}, Limits(seconds=SECONDS))
+    outcome = _asked("seen")
     if outcome.status != "ok":
         raise UsageError(f"torch can't be asked what it sees: {outcome.status}: {outcome.detail}")
     told = gpu.driver()
-    more: dict[str, Any] = {}
+    disk = None
     with contextlib.suppress(OSError):
-        more["disk"] = shutil.disk_usage(_nearest(journal)).free
+        disk = shutil.disk_usage(_nearest(journal)).free
     facts = Facts(
         device=device,
         python=platform.python_version(),
@@ -269,7 +253,7 @@ def gather(device: str, journal: Path, data: str | None = None, *, quick: bool =
         journal=str(journal),
         journal_error=_writable(journal),
         memory=devices.available_memory(),
-        **more,
+        disk=disk,
     )
     if quick:
         return facts

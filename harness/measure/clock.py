@@ -26,8 +26,8 @@ from harness.measure.cpu_clock import (
     without_collector,
 )
 from harness.measure.cuda_clock import Cuda, Device, events_in_turn
+from harness.measure.gpu import Sensor, sensor
 from harness.measure.run import Prepared, dispatched, prepare
-from harness.measure.sensor import Sensor, sensor
 from harness.measure.state import (
     clocks,
     refuse_changed,

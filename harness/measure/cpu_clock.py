@@ -24,7 +24,7 @@ from sys import getprofile, gettrace
 
 # The functions themselves: what a module puts in their place in `time` changes nothing here.
 from time import clock_gettime, perf_counter, process_time, thread_time
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -48,8 +48,6 @@ their steps and the frequency that a time server sets."""
 
 raw_clock = partial(clock_gettime, getattr(time, "CLOCK_MONOTONIC_RAW", time.CLOCK_MONOTONIC))
 """Seconds by another clock of the kernel than `perf_counter`."""
-
-
 Waited = Callable[[], float]
 """Seconds that this thread has waited for a core since it began."""
 
@@ -68,11 +66,7 @@ def waiting_of_this_thread() -> Waited:
         descriptor = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
     except OSError:
         return not_waiting  # not Linux, or a kernel without the count
-
-    def waited() -> float:
-        return int(os.pread(descriptor, 96, 0).split()[1]) * 1e-9
-
-    return waited
+    return lambda: int(os.pread(descriptor, 96, 0).split()[1]) * 1e-9
 
 
 @dataclass
@@ -128,24 +122,14 @@ def ratio(mine: Sampled, other: Sampled) -> float:
 
 
 def refuse_backwards(*readings: float) -> None:
-    """Raise if a clock, read in this order, ever went back.
-
-    Raises
-    ------
-    Wrong
-    """
+    """Raise `Wrong` if a clock, read in this order, ever went back."""
     for earlier, later in itertools.pairwise(readings):
         if not later >= earlier:
             raise Wrong(f"the clock went back by {earlier - later:.3g} s")
 
 
 def refuse_impossible(samples: Sequence[float]) -> None:
-    """Raise if a sample, in seconds, can't be a duration: it is not finite and positive.
-
-    Raises
-    ------
-    Wrong
-    """
+    """Raise `Wrong` if a sample, in seconds, can't be a duration: not finite and positive."""
     for seconds in samples:
         if not (seconds > 0 and math.isfinite(seconds)):
             raise Wrong(f"a sample of {seconds:.3g} s: the clock can't be trusted")
@@ -161,12 +145,7 @@ _HOOKS = _hooks()
 
 
 def refuse_hooks() -> None:
-    """Raise if the interpreter calls something that it did not before foreign code was imported.
-
-    Raises
-    ------
-    Meddling
-    """
+    """Raise `Meddling` if the interpreter calls what it did not before foreign code came."""
     if _hooks() != _HOOKS:
         raise Meddling(
             "state",
@@ -175,32 +154,19 @@ def refuse_hooks() -> None:
         )
 
 
-class Around(Protocol):
-    """What is done outside the timed region, before and behind every sample of a call."""
+class Around:
+    """What is done outside the timed region, around every sample: by itself nothing."""
 
     def begin(self, calls: int) -> int:
         """Before the first sample, given the calls that are planned: how many one may have."""
-
-    def before(self, calls: int) -> Sequence[Sequence[Any]]:
-        """Arguments of each call of the next sample."""
-
-    def after(self) -> None:
-        """The clock has just stopped."""
-
-
-class Bare:
-    """Calls without arguments, and nothing around them."""
-
-    def begin(self, calls: int) -> int:
-        """As many as planned."""
         return calls
 
     def before(self, calls: int) -> Sequence[Sequence[Any]]:
-        """No arguments."""
+        """Arguments of each call of the next sample."""
         return [()] * calls
 
     def after(self) -> None:
-        """Nothing."""
+        """The clock has just stopped."""
 
 
 class _Stopwatch:
@@ -248,12 +214,7 @@ class _Stopwatch:
         return end - start - lost, lost
 
     def refuse_another_time(self) -> None:
-        """Raise if the other clock, read around and inside this one, says otherwise of all samples.
-
-        Raises
-        ------
-        Wrong
-        """
+        """Raise `Wrong` if the other clock, read around and inside this one, says otherwise."""
         least, most = (1 - APART) * self._least, (1 + APART) * self._most
         if self._compared and not least <= self._seen <= most:
             raise wrong(
@@ -283,14 +244,12 @@ def sample(
         At least so many samples of each, and so much running time of the first.
     once : sequence of float, optional
         About how long each call takes; tried out if not given.
-    clock : callable
-        Seconds, monotonic.
+    clock, other : callable
+        Seconds, monotonic; and another clock that must agree, if there is one.
     waited : callable
         What of the clock's time is not the call's; read outside the timed region.
     around : sequence of Around, optional
-        What gives each of them its arguments, and looks at what it left; nothing by default.
-    other : callable, optional
-        Another clock that must agree.
+        What gives each of them its arguments, and looks at what it left.
 
     Raises
     ------
@@ -299,7 +258,7 @@ def sample(
         of the other one.
     """
     watch = _Stopwatch(clock, waited, other)
-    around = around or [Bare()] * len(calls)
+    around = around or [Around()] * len(calls)
     once = [watch.try_out(call) for call in calls] if once is None else once
     inner = [max(1, round(SHORTEST_SAMPLE / max(one, LEAST_CALL))) for one in once]
     inner = [one.begin(count) for one, count in zip(around, inner, strict=True)]

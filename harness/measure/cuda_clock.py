@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 import torch
 
-from harness.measure.cpu_clock import MAX_ROUNDS, Around, Bare, Sampled, refuse_impossible
-from harness.measure.sensor import Sensed, Sensor
+from harness.measure.cpu_clock import MAX_ROUNDS, Around, Sampled, refuse_impossible
+from harness.measure.gpu import Sensed, Sensor
 
 # Bound before any foreign code is imported.
 _EVENT, _SYNCHRONIZE = torch.cuda.Event, torch.cuda.synchronize
@@ -50,25 +50,12 @@ class Device(Protocol):
 
 
 def flush_bytes(properties: object) -> int:
-    """Bytes to write so that nothing is left of the level-two cache: twice its size.
-
-    Parameters
-    ----------
-    properties : object
-        From `torch.cuda.get_device_properties`; ``L2_cache_size`` where torch knows it.
-    """
-    size = int(getattr(properties, "L2_cache_size", 0))
-    return 2 * (size or FALLBACK_L2_BYTES)
+    """Bytes to write so that nothing is left of the level-two cache: twice its size."""
+    return 2 * (int(getattr(properties, "L2_cache_size", 0)) or FALLBACK_L2_BYTES)
 
 
 class Cuda:
-    """The current CUDA device, its current stream.
-
-    Parameters
-    ----------
-    size : int, optional
-        Bytes that a flush writes; twice the level-two cache of this GPU by default.
-    """
+    """The current CUDA device, its current stream; a flush writes `flush_bytes`, or so many."""
 
     def __init__(self, size: int | None = None) -> None:
         self.flush_bytes = size or flush_bytes(torch.cuda.get_device_properties())
@@ -111,29 +98,27 @@ def events_in_turn(
     rounds, seconds : int, float
         At least so many samples of each, and so much time in all. Of samples that are set aside
         there are at most `PATIENCE` times as many.
-    device : Device
     clock : callable
         Seconds on the host; decides when to stop, and is in no sample.
     around : sequence of Around, optional
         What queues the inputs of a sample before its first event, and looks behind its last.
     sensor : Sensor, optional
         Read once a batch, while that is at work.
-    flush : bool
-        Whether the cache is flushed.
 
     Raises
     ------
     Wrong
         If a pair of events is not apart by a positive time.
     """
-    around = around or [Bare() for _ in calls]
+    around = around or [Around()] * len(calls)
     for one in around:
         one.begin(1)
     sensed, turns = Sensed(), 0
     kept: list[list[float]] = [[] for _ in calls]
     aside: list[list[float]] = [[] for _ in calls]
     begun = clock()
-    while _wanting(len(kept[0]), sensed.taken, rounds) or (
+    # Too few samples, and not so many set aside that waiting is of no use; or time is left.
+    while (len(kept[0]) < rounds and sensed.taken < PATIENCE * rounds) or (
         clock() - begun < seconds and sensed.taken < MAX_ROUNDS
     ):
         marks: list[list[tuple[Event, Event]]] = [[] for _ in calls]
@@ -157,11 +142,6 @@ def events_in_turn(
             (aside if slow else kept)[which].extend(times)
     of_all = kept if kept[0] else aside
     return [Sampled(one, [0.0] * len(one), 1, math.fsum(one)) for one in of_all], sensed
-
-
-def _wanting(kept: int, taken: int, rounds: int) -> bool:
-    """Whether there are too few samples, and not so many set aside that waiting is of no use."""
-    return kept < rounds and taken < PATIENCE * rounds
 
 
 def event_samples(

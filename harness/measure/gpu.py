@@ -1,18 +1,34 @@
-"""What NVML says of the GPU that this process uses."""
+"""What NVML says of the GPU that this process uses: which it is, and how it fares at work."""
 
 from __future__ import annotations
 
 import os
 import re
+import statistics
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 KERNEL = Path("/proc/driver/nvidia")
 """What the driver's kernel module tells, with or without its library."""
+REASONS = {
+    0x04: "power cap",
+    0x08: "hardware slowdown",
+    0x10: "clocks of several GPUs kept alike",
+    0x20: "temperature",
+    0x40: "temperature, by the hardware",
+    0x80: "power brake",
+}
+"""Bits of NVML's clock event reasons that slow work down. Others: it is idle (0x01), its clock was
+set (0x02, 0x100), which is alike for all that is measured."""
+
+
+def named(reasons: int) -> list[str]:
+    """Those of `REASONS` that are among some bits."""
+    return [name for bit, name in REASONS.items() if reasons & bit]
 
 
 @dataclass(frozen=True)
@@ -40,20 +56,18 @@ def driver() -> Driver:
 
     try:
         pynvml.nvmlInit()
+        try:
+            cuda = pynvml.nvmlSystemGetCudaDriverVersion()
+            each = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
+            return Driver(
+                str(pynvml.nvmlSystemGetDriverVersion()),
+                (cuda // 1000, cuda % 1000 // 10),
+                tuple(str(pynvml.nvmlDeviceGetName(one)) for one in each),
+            )
+        finally:
+            pynvml.nvmlShutdown()
     except pynvml.NVMLError:
         return _of_kernel()
-    try:
-        cuda = pynvml.nvmlSystemGetCudaDriverVersion()
-        each = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
-        return Driver(
-            str(pynvml.nvmlSystemGetDriverVersion()),
-            (cuda // 1000, cuda % 1000 // 10),
-            tuple(str(pynvml.nvmlDeviceGetName(one)) for one in each),
-        )
-    except pynvml.NVMLError:
-        return _of_kernel()
-    finally:
-        pynvml.nvmlShutdown()
 
 
 def _of_kernel() -> Driver:
@@ -151,32 +165,18 @@ def _find(which: int | str | None) -> Any:
 
 
 def of_process(processes: Iterable[tuple[int, int | None]], pid: int) -> int | None:
-    """Bytes that the driver counts for one process.
+    """Bytes that the driver counts for one of some processes, each a pid and its bytes.
 
-    Parameters
-    ----------
-    processes : iterable of (pid, bytes or None)
-
-    Returns
-    -------
-    int or None
-        None where the process is not listed (in a container the driver may know it by another
-        pid) or the driver does not say how much it holds.
+    None where it is not listed (in a container the driver may know it by another pid) or the
+    driver does not say how much it holds.
     """
     return next((held for number, held in processes if number == pid), None)
 
 
 def process_bytes() -> int | None:
     """What the driver counts for this process on its GPU: CUDA's context too; None if unknown."""
-    import pynvml
-
-    with handle() as device:
-        if device is None:
-            return None
-        try:
-            listed = pynvml.nvmlDeviceGetComputeRunningProcesses(device)
-        except pynvml.NVMLError:
-            return None
+    with sensor() as one:
+        listed = [] if one is None else one.read("nvmlDeviceGetComputeRunningProcesses") or []
         return of_process(((p.pid, p.usedGpuMemory) for p in listed), os.getpid())
 
 
@@ -210,3 +210,77 @@ class DriverReading:
             "driver_method": "mem_get_info, the whole device: NVML does not list this process",
             "driver_bytes": used - self._used_before,
         }
+
+
+class Sensor:
+    """A GPU's own readings, by NVML's handle; None is one that it does not give."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+
+    def read(self, function: str, *more: str) -> Any:
+        """What a function of NVML says of it; `more` are names of NVML's constants."""
+        import pynvml
+
+        try:
+            return getattr(pynvml, function)(self._handle, *(getattr(pynvml, m) for m in more))
+        except pynvml.NVMLError:
+            return None
+
+    def mhz(self) -> float | None:
+        """Clock of its multiprocessors."""
+        return self.read("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM")
+
+    def reasons(self) -> int | None:
+        """Why that clock is lowered, bits."""
+        return self.read("nvmlDeviceGetCurrentClocksThrottleReasons")
+
+    def millijoules(self) -> int | None:
+        """What it has spent since its driver was loaded."""
+        return self.read("nvmlDeviceGetTotalEnergyConsumption")
+
+
+@contextmanager
+def sensor() -> Iterator[Sensor | None]:
+    """That of the GPU which CUDA sees first; None without NVML."""
+    with handle() as device:
+        yield None if device is None else Sensor(device)
+
+
+@dataclass
+class Sensed:
+    """What was read while samples were taken.
+
+    Attributes
+    ----------
+    mhz : list of float
+    reasons : int
+        Bits of all readings together.
+    taken, throttled : int
+        Samples, and those of them that were taken while a reason of `REASONS` held.
+    """
+
+    mhz: list[float] = field(default_factory=list)
+    reasons: int = 0
+    taken: int = 0
+    throttled: int = 0
+
+    def look(self, sensor: Sensor | None, samples: int) -> bool:
+        """Read now, beside so many samples; whether they are slowed down."""
+        mhz = None if sensor is None else sensor.mhz()
+        bits = 0 if sensor is None else sensor.reasons() or 0
+        bits &= sum(REASONS)
+        self.mhz += [] if mhz is None else [float(mhz)]
+        self.reasons |= bits
+        self.taken += samples
+        self.throttled += samples if bits else 0
+        return bool(bits)
+
+    def record(self) -> dict[str, Any]:
+        """As a time's record says it."""
+        found: dict[str, Any] = {"taken": self.taken, "throttled": self.throttled}
+        if self.mhz:
+            found["sm_mhz"] = statistics.median(self.mhz)
+        if self.reasons:
+            found["throttle_reasons"] = named(self.reasons)
+        return found

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Collection, Sequence
+from time import perf_counter
 from typing import Any
 
 from harness.measure.cuda_clock import Device, events_in_turn
-from harness.measure.energy import energy_record
+from harness.measure.gpu import Sensor
 from harness.measure.run import Prepared, captured
-from harness.measure.sensor import Sensor
 from harness.measure.watch import Watch
 
-ENERGY_FROM = 0.1
-"""Seconds of a case's samples; a quick profile would take three times as long with energy."""
 SHARE = 0.25
 """Of the seconds of its samples that each other way of timing it gets."""
+ENERGY_FROM = 0.1
+"""Seconds of a case's samples; a quick profile would take three times as long with energy."""
+ENERGY_SECONDS = 0.5
+"""Of one turn; a case and its baseline have two each, in turn."""
+BETWEEN = 0.01
+"""Seconds of work between two looks at the counter."""
+LEAST_STEPS = 4
+"""Of the counter in a turn: it moves every 20 to 100 ms (predicted; NVML does not say), and what it
+says of less is mostly when it moved."""
 
 
 def hot_seconds(
@@ -35,10 +43,7 @@ def hot_seconds(
 
 
 def alone_on_device(
-    prepared: Prepared,
-    rounds: int,
-    seconds: float,
-    device: Device,
+    prepared: Prepared, rounds: int, seconds: float, device: Device
 ) -> dict[str, Any]:
     """``device_seconds``: the same pass replayed from a CUDA graph, so that no launch waits for
     the host; else ``device_detail``, why not.
@@ -70,3 +75,79 @@ def spent(
             "--profile full has it"
         }
     return energy_record(calls, once, sensor.millijoules, device.synchronize)
+
+
+def joules(
+    call: Callable[[], object],
+    once: float,
+    counter: Callable[[], int | None],
+    synchronize: Callable[[], None],
+    seconds: float = ENERGY_SECONDS,
+    clock: Callable[[], float] = perf_counter,
+) -> float | None:
+    """What a pass spends, from a step of the counter to a later one, the GPU working all along.
+
+    Parameters
+    ----------
+    call : callable
+        A pass.
+    once : float
+        Seconds that it takes.
+    counter : callable
+        Millijoules; None where there is none.
+    synchronize : callable
+        Waits for the GPU.
+
+    Returns
+    -------
+    float or None
+        None where the counter makes fewer than `LEAST_STEPS` steps.
+    """
+    batch, passes, begun = max(1, round(BETWEEN / once)), 0, clock()
+    steps: list[tuple[int, int]] = []  # passes and millijoules, just behind each step
+    last = counter()
+    while last is not None and clock() - begun < seconds:
+        for _ in range(batch):
+            call()
+        synchronize()
+        passes += batch
+        now = counter()
+        if now is None:
+            return None
+        if now != last:
+            steps.append((passes, now))
+        last = now
+    if len(steps) <= LEAST_STEPS:
+        return None
+    (first, before), *_, (end, after) = steps
+    spent = (after - before) / 1e3 / (end - first)
+    return spent if spent > 0 else None
+
+
+def energy_record(
+    calls: Sequence[Callable[[], object]],
+    once: Sequence[float],
+    counter: Callable[[], int | None],
+    synchronize: Callable[[], None],
+    seconds: float = ENERGY_SECONDS,
+    clock: Callable[[], float] = perf_counter,
+) -> dict[str, Any]:
+    """``joules`` of the first call; with a second also ``beside_joules`` and ``energy_ratio``.
+
+    The first, the other, the other, the first: what warms up or cools down cancels. Where nothing
+    can be said ``energy_detail`` says why.
+    """
+    if counter() is None:
+        return {"energy_detail": "NVML has no counter of energy for this GPU"}
+    order = [0, 1, 1, 0] if len(calls) > 1 else [0, 0]
+    found: list[list[float]] = [[] for _ in calls]
+    for which in order:
+        spent = joules(calls[which], once[which], counter, synchronize, seconds, clock)
+        if spent is None:
+            return {"energy_detail": f"the counter of energy moved too seldom in {seconds:g} s"}
+        found[which].append(spent)
+    mine, *others = (math.exp(sum(map(math.log, two)) / 2) for two in found)
+    record = {"joules": mine}
+    for other in others:
+        record |= {"beside_joules": other, "energy_ratio": mine / other}
+    return record

@@ -27,6 +27,7 @@ from harness.inputs import (
     secret,
 )
 from harness.measure.checks import Meddling, wrong
+from harness.measure.cpu_clock import Around
 from harness.measure.run import Prepared
 
 LOOKS = 3
@@ -63,8 +64,8 @@ class Glimpse:
     values: dict[str, tuple[list[int], list[float]]]
 
 
-class Watch:
-    """Watches over the samples of one case; see `harness.measure.cpu_clock.Around`.
+class Watch(Around):
+    """Watches over the samples of one case.
 
     Parameters
     ----------

@@ -136,7 +136,7 @@ def test_why_torch_does_not_see_a_gpu_is_quoted() -> None:
 
 def test_both_reasons_of_lower_clocks_are_named() -> None:
     found = faults(replace(BOX, state={**STATE, "throttle_reasons": 0x24}))
-    assert "power cap, thermal slowdown" in found["clocks"].found
+    assert "power cap, temperature" in found["clocks"].found
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ import torch
 from harness.isolate import Limits, Outcome
 from harness.measure import call, clock, gpu, on_gpu
 from harness.measure.cuda_clock import LEAST_BATCH, PATIENCE, events_in_turn
-from harness.measure.energy import LEAST_STEPS, energy_record, joules
+from harness.measure.gpu import REASONS, Sensed, Sensor, sensor
+from harness.measure.on_gpu import LEAST_STEPS, energy_record, joules
 from harness.measure.run import Prepared, prepare
-from harness.measure.sensor import REASONS, Sensed, sensor
 from suites.harness.measure.test_cuda_clock import Simulated
 from suites.support.sessions import made_up
 
@@ -22,7 +22,7 @@ CAP, HOT, IDLE = 0x04, 0x20, 0x01
 CASE = "multi_head.plain-B1-N2-D4-H2-f32-forward-cpu+1-thread"
 
 
-class Readings:
+class Readings(Sensor):
     """A GPU that says so of itself, reading after reading; the last one goes on."""
 
     def __init__(self, *reasons: int | None, mhz: float | None = 1980.0) -> None:
