@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -20,12 +21,11 @@ def torch_dtype(name: str) -> torch.dtype:
     return getattr(torch, DTYPES[name])
 
 
-def _accepts(factory: Any, name: str) -> bool:
-    """Whether a factory names this parameter itself (``**options`` alone does not count)."""
-    try:
-        return name in inspect.signature(factory).parameters
-    except (TypeError, ValueError):
-        return False
+def _accepts_heads(factory: Any) -> bool:
+    """Whether a factory names the parameter itself (``**options`` alone does not count)."""
+    with suppress(TypeError, ValueError):
+        return "heads" in inspect.signature(factory).parameters
+    return False
 
 
 def make(
@@ -48,7 +48,7 @@ def make(
     """
     call = resolve(factory)
     arguments = dict(options)
-    if heads and (mechanism.takes_heads or (not mechanism.folder and _accepts(call, "heads"))):
+    if heads and (mechanism.takes_heads or (not mechanism.folder and _accepts_heads(call))):
         arguments.setdefault("heads", heads)
     torch.manual_seed(seed)
     module = call(d_in, d_out, **arguments)
@@ -83,10 +83,7 @@ def threads_wanted(case: Case) -> int:
 def apply_settings(case: Case, forget: bool = True) -> None:
     """Set threads and TF32 of this process as the case wants them.
 
-    Parameters
-    ----------
-    forget : bool
-        Whether compiled code is thrown away, if the case is to be compiled.
+    If it is to be compiled other compiled code is thrown away by `forget`.
     """
     settings = case.run_settings()
     if case.problem.device == "cpu":
@@ -175,13 +172,7 @@ def warm_for_capture(call: Callable[[], object]) -> None:
 
 
 def graph_of(call: Callable[[], object]) -> torch.cuda.CUDAGraph:
-    """Capture a warm call in a CUDA graph.
-
-    Raises
-    ------
-    RuntimeError
-        If it can't be captured.
-    """
+    """Capture a warm call in a CUDA graph; `RuntimeError` if it can't be."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         call()

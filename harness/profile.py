@@ -72,19 +72,7 @@ def load_profile(name: str, device: str, path: Path | None = None) -> Profile:
     raw = load_profiles(path)
     if name not in raw:
         raise UsageError(f"unknown profile {name!r}; use one of {', '.join(raw)}")
-    p = raw[name]
-    return Profile(
-        name=name,
-        summary=p["summary"],
-        baseline=p["baseline"],
-        subject=p["subject"],
-        reference=p["reference"],
-        blocks=p["blocks"][device],
-        memory_blocks=p["memory_blocks"],
-        min_rounds=p["min_rounds"],
-        seconds=p["seconds"],
-        setting=p["setting"][device],
-        budget_seconds=p.get("budget_seconds"),
-        limit_seconds=p["limit_seconds"],
-        groups=tuple(g for g in p["cases"] if device in g.get("devices", ("cpu", "cuda"))),
-    )
+    p = {"name": name, "budget_seconds": None, **raw[name]}
+    p |= {key: p[key][device] for key in ("blocks", "setting")}
+    of_device = (g for g in p.pop("cases") if device in g.get("devices", ("cpu", "cuda")))
+    return Profile(**p, groups=tuple(of_device))

@@ -39,9 +39,7 @@ def look(
         Shown one by one.
     tagged : int
         How many sentences with parts of speech are looked at as well, from `TAGGED` of the data
-        directory; 0 for none.
-    directory, run
-        As of `harness.train.run.make_trainer`.
+        directory.
 
     Returns
     -------

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-
-from harness.attention.geometry import allowed
 
 Scores = Mapping[str, np.ndarray]
 """Of one sentence, by name: ``token2token_weights`` [H, n, n], ``source2token_scores`` [H, n, d],
@@ -21,6 +18,34 @@ DIGITS = 4
 CONTENT = ("NOUN", "PROPN", "VERB")
 STOP = ("ADP", "AUX", "CCONJ", "DET", "PART", "PRON", "SCONJ")
 """Universal part-of-speech tags of what the papers call stop words."""
+RULES = {
+    "none": lambda offset: np.ones_like(offset, dtype=bool),
+    "diagonal": lambda offset: offset != 0,
+    "forward": lambda offset: offset > 0,
+    "backward": lambda offset: offset < 0,
+    "forward_inclusive": lambda offset: offset >= 0,
+    "backward_inclusive": lambda offset: offset <= 0,
+}
+
+
+def allowed(mask: str, length: int) -> np.ndarray:
+    """Whether query i may attend to key j, [n, n], by the mask's text alone.
+
+    Written again, in numpy, and not taken from the modules that it is to check.
+
+    ``none``, ``diagonal``, ``forward`` (j < i), ``backward`` (j > i), the ``..._inclusive`` ones,
+    ``window:W`` (|i - j| <= W) or ``distance:A`` (all); `ValueError` for another.
+    """
+    places = np.arange(length)
+    offset = places[:, None] - places[None, :]  # i - j
+    name, _, value = mask.partition(":")
+    if name == "window" and value.isdigit():
+        return np.abs(offset) <= int(value)
+    if name == "distance" and value:
+        return np.ones_like(offset, dtype=bool)
+    if mask not in RULES:
+        raise ValueError(f"given mask {mask!r}; expected {', '.join(RULES)}, window:W, distance:A")
+    return np.asarray(RULES[mask](offset))
 
 
 def layers(scores: Scores) -> list[str]:
@@ -40,14 +65,9 @@ def pairs(masks: Sequence[str], length: int, scores: Scores) -> np.ndarray:
 def checked(
     weights: np.ndarray, masks: Sequence[str], scores: Scores | None = None
 ) -> dict[str, float | int]:
-    """What the weights of one layer and sentence must be: rows that sum to 1, and zeros.
+    """What weights [H, n, n] of a layer and sentence must be: rows that sum to 1, and zeros.
 
-    Parameters
-    ----------
-    weights : ndarray, shape [H, n, n]
-    masks : sequence of H str
-    scores : mapping
-        What was selected, where a policy selects.
+    The scores say what was selected, where a policy selects.
 
     Returns
     -------
@@ -69,13 +89,8 @@ def checked(
 
 def worst(found: Sequence[Mapping[str, float | int]]) -> dict[str, float | int]:
     """The checks of several layers and sentences as one; nothing that is no number is lost."""
-    out: dict[str, float | int] = {}
-    for name in ("row_error", "forbidden"):
-        values = [float(one[name]) for one in found]
-        out[name] = math.nan if any(map(math.isnan, values)) else max(values, default=0.0)
-    for name in ("rows", "cells"):
-        out[name] = int(sum(one[name] for one in found))
-    return out
+    errors = {n: float(np.max([0.0, *(o[n] for o in found)])) for n in ("row_error", "forbidden")}
+    return errors | {n: int(sum(one[n] for one in found)) for n in ("rows", "cells")}
 
 
 def distances(

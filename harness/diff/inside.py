@@ -9,23 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import reference_impls
+from harness.case import parse
 from harness.errors import UsageError
 from harness.options.groups import Selection
 from harness.plan import plan_of
-from harness.profile import Profile, load_profile
+from harness.profile import load_profile
 from harness.registry import Registry
 
 
 def plan(tree: str, profile: str, device: str, selection: Mapping[str, Any]) -> dict[str, Any]:
     """Cases of a revision: those of the profile and selection that it has.
 
-    Parameters
-    ----------
-    tree : str
-        Where the revision's mechanisms must come from.
-    profile, device : str
-    selection : mapping
-        Fields of `harness.options.groups.Selection`.
+    Its mechanisms must come from the tree; a selection has the fields of
+    `harness.options.groups.Selection`.
 
     Returns
     -------
@@ -38,7 +34,10 @@ def plan(tree: str, profile: str, device: str, selection: Mapping[str, Any]) -> 
     chosen = Selection(**{k: _tuples(v) for k, v in selection.items()})
     names, missing = _known(registry, chosen.only)
     told = {"missing": missing}
-    narrowed = _narrow(load_profile(profile, device), registry)
+    whole = load_profile(profile, device)
+    of_it = (_known(registry, tuple(group["implementations"]))[0] for group in whole.groups)
+    groups = ({**g, "implementations": known} for g, known in zip(whole.groups, of_it, strict=True))
+    narrowed = replace(whole, groups=tuple(groups))
     if not (names if chosen.only else any(g["implementations"] for g in narrowed.groups)):
         return {**told, "cases": []}
     wanted = {
@@ -57,37 +56,25 @@ def plan(tree: str, profile: str, device: str, selection: Mapping[str, Any]) -> 
 
 
 def time(tree: str, case: str, rounds: int, seconds: float) -> dict[str, Any]:
-    """Time a case with the harness's own clock; see `harness.measure.clock.time_case`.
+    """Time a case with the harness's own clock; see `harness.measure.clock.time_case`."""
+    import torch
 
-    Raises
-    ------
-    RuntimeError
-        If the mechanisms are not those of the revision.
-    """
     from harness.measure.clock import time_case
 
     _check_origin(tree)
     try:
         return time_case(case, (), rounds, seconds, observe=False)
     finally:
-        _give_back(case)
+        # The GPU's memory is left to the other revision: both hold a context of their own.
+        if parse(case).problem.device == "cuda":
+            gc.collect()
+            torch.cuda.empty_cache()
 
 
 def _check_origin(tree: str) -> None:
     origin = Path(reference_impls.__path__[0]).resolve().parent
     if origin != Path(tree).resolve():
         raise RuntimeError(f"the mechanisms are those of {origin}, expected {tree}")
-
-
-def _give_back(case: str) -> None:
-    """Leave the GPU's memory to the other revision: both hold a context of their own."""
-    from harness.case import parse
-
-    if parse(case).problem.device == "cuda":
-        import torch
-
-        gc.collect()
-        torch.cuda.empty_cache()
 
 
 def _known(registry: Registry, names: tuple[str, ...]) -> tuple[list[str], dict[str, str]]:
@@ -101,15 +88,6 @@ def _known(registry: Registry, names: tuple[str, ...]) -> tuple[list[str], dict[
         else:
             known.append(name)
     return known, missing
-
-
-def _narrow(profile: Profile, registry: Registry) -> Profile:
-    """The profile without implementations that the revision has not."""
-    groups = []
-    for group in profile.groups:
-        known, _ = _known(registry, tuple(group["implementations"]))
-        groups.append({**group, "implementations": known})
-    return replace(profile, groups=tuple(groups))
 
 
 def _tuples(value: Any) -> Any:

@@ -46,44 +46,31 @@ def compare(
     baseline: str,
     heads: int,
 ) -> list[DiffRow]:
-    """Rows of the cases of two journals of one fingerprint.
+    """Rows of the cases of two journals, by their records of one fingerprint and of current code.
 
-    Parameters
-    ----------
-    base, head : sequence of mapping
-        Records of one fingerprint, of current code.
-    baseline : str
-        ``mechanism.implementation`` that ratios are formed to.
-    heads : int
-        The baseline's heads.
-
-    Returns
-    -------
-    list of DiffRow
-        ``base`` and ``head`` are ratios to the baseline. The baseline itself is no row.
+    Ratios are formed to the baseline, ``mechanism.implementation``, with its heads; it is no row.
     """
     before, after = (
         {r.case: r for r in summarise(records, baseline, heads) if r.verdict != "baseline"}
         for records in (base, head)
     )
-    both = [case for case in after if case in before]
+    both = {case: (before[case], row) for case, row in after.items() if case in before}
     estimates, floors = {}, {}
-    for case in both:
-        one, two = before[case], after[case]
+    for case, (one, two) in both.items():
         estimate = between_sessions(list(one.by_block.values()), list(two.by_block.values()))
         if estimate is not None:
             estimates[case] = estimate
             floors[case] = joint_floor(one.floor, two.floor)
     judged = judge(estimates, floors)
     rows = []
-    for case in both:
-        one, two = before[case], after[case]
+    for case, (one, two) in both.items():
         if case in judged and one.time is not None and two.time is not None:
             rows.append(judged_row(case, one.time.ratio, two.time.ratio, judged[case]))
         else:
             rows.append(_unjudged(case, one, two))
-    new = [case for case in after if case not in before]
-    gone = [case for case in before if case not in after]
+    new, gone = (
+        [c for c in one if c not in other] for one, other in ((after, before), (before, after))
+    )
     return rows + in_one_only(new, gone)
 
 

@@ -39,11 +39,9 @@ class Revision:
     Attributes
     ----------
     label : {"base", "head"}
-    given : str
-        As the user wrote it.
-    commit : str
-        Full hash.
-    requirements : tuple of str
+    given, commit : str
+        As the user wrote it; its full hash.
+    requirements : tuple of (tuple of str, tuple of str)
         Dependencies and constraints, as the revision declares them.
     tree : Path
         Worktree with the revision's mechanisms.
@@ -91,13 +89,7 @@ def repository() -> Path:
 
 
 def find(root: Path, label: str, given: str) -> Revision:
-    """Resolve what the user gave.
-
-    Raises
-    ------
-    UsageError
-        If there is no such revision.
-    """
+    """Resolve what the user gave; `UsageError` if there is no such revision."""
     done = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", given + "^{commit}")
     if done.returncode != 0 or not given:
         raise UsageError(
@@ -171,12 +163,7 @@ def _environment(folder: Path, side: Revision) -> str:
     """A virtual environment with what the revision declares; its Python.
 
     It sees the packages of the current environment; pip installs what the revision wants
-    otherwise.
-
-    Raises
-    ------
-    UsageError
-        If anything can't be installed.
+    otherwise. `UsageError` if anything can't be installed.
     """
     # Without pip, and so without the setuptools that comes along and hides a newer one.
     _install(side, [sys.executable, "-m", "venv", "--without-pip", str(folder)])

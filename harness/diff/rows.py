@@ -38,8 +38,6 @@ class DiffRow:
         head / base, at the confidence at which Holm's method judges this case.
     confidence, p_value, adjusted : float
         Of that interval; of a ratio of 1, and adjusted over the cases by Holm.
-    floor : float
-        Noise floor of this case.
     verdict : str
         ``faster``, ``slower``, ``same``, ``undecided``; ``new`` or ``gone`` where one side has no
         such case; ``broken``, ``mended`` where it fails in the head, or the base, alone; ``not
@@ -78,14 +76,9 @@ def measured(
     new: Sequence[str] = (),
     gone: Sequence[str] = (),
 ) -> list[DiffRow]:
-    """Rows of one session of two revisions.
+    """Rows of one session of two revisions, by its records of kind ``diff``.
 
-    Parameters
-    ----------
-    records : iterable of mapping
-        Of kind ``diff``, of one run.
-    cases, new, gone : sequence of str
-        Ids that both revisions, only the head, or only the base has.
+    Ids are of cases that both revisions, only the head, or only the base has.
     """
     times = {case: _Times() for case in cases}
     for r in records:
@@ -113,7 +106,7 @@ def judged_row(case: str, base: float, head: float, difference: Difference) -> D
     )
 
 
-def in_one_only(new: Sequence[str], gone: Sequence[str]) -> list[DiffRow]:
+def in_one_only(new: Iterable[str], gone: Iterable[str]) -> list[DiffRow]:
     """Rows of cases that one side has not."""
     return [DiffRow(case, "new") for case in new] + [DiffRow(case, "gone") for case in gone]
 
@@ -154,27 +147,20 @@ def exit_code(rows: Sequence[DiffRow]) -> int:
 
 
 def closing(rows: Sequence[DiffRow], base: str, head: str) -> str:
-    """What the rows say, in a sentence or a few.
-
-    Parameters
-    ----------
-    base, head : str
-        What the two sides are called.
-    """
+    """What the rows say of two sides that are called so, in a sentence or a few."""
     judged = compared(rows)
     parts = []
     if judged:
         floor = max(row.floor for row in judged)
-        beyond = (
-            "the noise floor is not known"
-            if math.isinf(floor)
-            else f"noise floor {floor - 1:.1%} at most"
-        )
-        slower = _of(judged, "slower")
+        known = f"noise floor {floor - 1:.1%} at most"
+        beyond = "the noise floor is not known" if math.isinf(floor) else known
+        family = "Holm over the cases at 5 %" if len(judged) > 1 else "at 5 %"
+        slower = sorted(_of(judged, "slower"), key=lambda row: -row.ratio.ratio if row.ratio else 0)
         parts.append(
             f"{len(slower) or 'none'} of {len(judged)} cases {'is' if len(slower) < 2 else 'are'} "
-            f"slower in {head} than in {base}, beyond the noise ({beyond}, {_family(judged)})"
-            + _listed(slower)
+            f"slower in {head} than in {base}, beyond the noise ({beyond}, {family})"
+            + (": " if slower else "")
+            + "; ".join(f"{row.case} {row.ratio}" for row in slower)
         )
         counts = {v: len(_of(judged, v)) for v in ("faster", "same", "undecided")}
         parts.append(
@@ -194,15 +180,5 @@ def closing(rows: Sequence[DiffRow], base: str, head: str) -> str:
     return ". ".join(parts) + "."
 
 
-def _family(judged: Sequence[DiffRow]) -> str:
-    return "Holm over the cases at 5 %" if len(judged) > 1 else "at 5 %"
-
-
 def _of(rows: Iterable[DiffRow], verdict: str) -> list[DiffRow]:
     return [row for row in rows if row.verdict == verdict]
-
-
-def _listed(slower: Sequence[DiffRow]) -> str:
-    worst = sorted(slower, key=lambda row: -row.ratio.ratio if row.ratio else 0.0)
-    named = [f"{row.case} {row.ratio}" for row in worst]
-    return ": " + "; ".join(named) if named else ""

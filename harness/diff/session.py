@@ -29,17 +29,12 @@ SIDES = ("base", "control", "head")
 
 @dataclass
 class RevisionSession:
-    """What is measured of two revisions, and what came of it.
+    """What is measured of two revisions that are checked out, and what came of it.
 
     Attributes
     ----------
-    base, head : Revision
-        Checked out.
-    profile : Profile
-    cases : sequence of str
-        Ids that both revisions have.
-    new, gone : sequence of str
-        Ids that only the head, or only the base has.
+    cases, new, gone : sequence of str
+        Ids of what both revisions, only the head, or only the base has.
     fingerprints : mapping
         By label; they differ where the revisions have environments of their own.
     records : list of dict
@@ -70,14 +65,8 @@ class RevisionSession:
 
         A block is three fresh interpreters that live side by side and idle while one works. Every
         case runs in all three, one after the other in random order: what drifts slower than that
-        cancels in the ratio, and each block draws a new memory layout.
-
-        Parameters
-        ----------
-        folder : Path
-            The journal.
-        on_block : callable
-            Called with the number of blocks done and the seconds so far.
+        cancels in the ratio, and each block draws a new memory layout. Called behind each with the
+        number of blocks done and the seconds so far.
         """
         first = {
             "purpose": "diff",
@@ -90,15 +79,11 @@ class RevisionSession:
             "new": list(self.new),
             "gone": list(self.gone),
         }
-        writer = journal.Writer(folder, first)
-        begun = time.monotonic()
-        try:
-            failed: set[str] = set()
+        begun, failed = time.monotonic(), set[str]()
+        with journal.Writer(folder, first) as writer:
             for block in range(self.profile.blocks):
                 self._block(block, failed, writer)
                 on_block(block + 1, time.monotonic() - begun)
-        finally:
-            writer.close()
 
     def _block(self, block: int, failed: set[str], writer: journal.Writer) -> None:
         chance = random.Random(f"{self.id}-{block}")

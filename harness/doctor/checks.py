@@ -20,16 +20,9 @@ GPU_BUSY = 5
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """One thing that was looked at.
+    """One thing that was looked at, what was found, and what to do, if anything.
 
-    Attributes
-    ----------
-    what : str
-    state : {"ok", "note", "bad"}
-        ``note``: something can't be measured here, or less well; ``bad``: what was asked for can't.
-    found : str
-    advice : str
-        What to do; empty where nothing is to be done.
+    ``note``: something can't be measured here, or less well; ``bad``: what was asked for can't.
     """
 
     what: str

@@ -212,17 +212,9 @@ def _corpora(given: str | None) -> dict[str, Any]:
 
 
 def gather(device: str, journal: Path, data: str | None = None, *, quick: bool = False) -> Facts:
-    """Look at this machine.
+    """Look at this machine; `quick` leaves out corpora, quiet, a compilation, a launch.
 
-    Parameters
-    ----------
-    device : {"cpu", "cuda", "auto"}
-    journal : Path
-        Where results go.
-    data : str, optional
-        The data directory; without it the environment variable counts.
-    quick : bool
-        Without what takes seconds: corpora, quiet, a compilation, a launch.
+    Results go to the journal; where no data directory is given the environment variable counts.
 
     Raises
     ------

@@ -12,7 +12,6 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self
 
 import harness
@@ -60,12 +59,9 @@ class Interpreter:
     Attributes
     ----------
     id : str
-        Unique.
     generation : int
         How often the process that runs the tasks (in mode ``fork``: their parent) was replaced;
         counted when its successor has answered.
-    pid : int
-        Process id of the server, which starts the workers and kills them.
     start_seconds : float
         Time until it was ready, the last time it started.
 
@@ -120,7 +116,7 @@ class Interpreter:
         limits: Limits | None = None,
         mallopt: Mapping[str, int] | None = None,
     ) -> Outcome:
-        """Run one task.
+        """Run one task: there is an outcome, whatever it does.
 
         Parameters
         ----------
@@ -128,15 +124,8 @@ class Interpreter:
             ``"package.module:function"``.
         arguments : mapping
             Its keyword arguments, as JSON can hold them.
-        limits : Limits, optional
-            One minute and no limit on data by default.
         mallopt : mapping, optional
             glibc's malloc parameters: M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_MMAP_MAX, M_TOP_PAD.
-
-        Returns
-        -------
-        Outcome
-            An answer, whatever the task does.
 
         Raises
         ------
@@ -154,8 +143,15 @@ class Interpreter:
                 self._start()
             except StartError as error:
                 return Outcome("crash", None, str(error))
+        module, _, function = call.partition(":")
+        if not (module and function):
+            raise ValueError(f"given {call!r}; expected package.module:function")
+        if unknown := set(mallopt or {}) - set(MALLOPT):
+            raise ValueError(f"given {sorted(unknown)}; expected some of {sorted(MALLOPT)}")
         self._serial += 1
-        task = _task(call, arguments, limits, mallopt or {}, self._fresh, self._serial)
+        told = {"call": call, "arguments": dict(arguments), **vars(limits)}
+        told |= {"mallopt": dict(mallopt or {}), "fresh": self._fresh, "serial": self._serial}
+        task = json.dumps(told).encode() + b"\n"
         began = time.monotonic()
         try:
             outcome = self._perform(task, limits)
@@ -189,19 +185,13 @@ class Interpreter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     @property
     def pid(self) -> int:
-        """Process id of the server."""
-        if self._process is None:
-            raise RuntimeError("no server is running")
+        """Process id of the server, which starts the workers and kills them."""
+        assert self._process is not None
         return self._process.pid
 
     def _start(self) -> None:
@@ -316,42 +306,10 @@ def run(
         return interpreter.run(call, arguments, limits, mallopt)
 
 
-def _task(
-    call: str,
-    arguments: Mapping[str, Any],
-    limits: Limits,
-    mallopt: Mapping[str, int],
-    fresh: bool,
-    serial: int,
-) -> bytes:
-    module, _, function = call.partition(":")
-    if not (module and function):
-        raise ValueError(f"given {call!r}; expected package.module:function")
-    unknown = set(mallopt) - set(MALLOPT)
-    if unknown:
-        raise ValueError(f"given {sorted(unknown)}; expected some of {sorted(MALLOPT)}")
-    task = {
-        "call": call,
-        "arguments": dict(arguments),
-        "seconds": limits.seconds,
-        "data_bytes": limits.data_bytes,
-        "mallopt": dict(mallopt),
-        "fresh": fresh,
-        "serial": serial,
-    }
-    return json.dumps(task).encode() + b"\n"
-
-
 def search_path(first: Sequence[Path] = (), own: bool = True) -> str:
-    """PYTHONPATH of an interpreter.
+    """PYTHONPATH of an interpreter: some folders before all others, and our own repository.
 
-    Parameters
-    ----------
-    first : sequence of path
-        Folders that come before all others.
-    own : bool
-        Whether to add where the driver finds modules (``--with``, editable installs). Our own
-        repository always is.
+    With `own` also where the driver finds modules (``--with``, editable installs).
     """
     root = str(Path(harness.__path__[0]).resolve().parent)
     entries = [str(Path(entry).absolute()) for entry in sys.path] if own else []

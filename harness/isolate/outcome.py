@@ -91,15 +91,7 @@ class Outcome:
 
 
 class Wrong(Exception):
-    """A task found its result wrong.
-
-    Parameters
-    ----------
-    detail : str
-        One line.
-    value : JSON value
-        Travels as `Outcome.value`.
-    """
+    """A task found its result wrong: why, in one line, and what travels as `Outcome.value`."""
 
     def __init__(self, detail: str = "", value: Any = None) -> None:
         super().__init__(detail)
@@ -120,15 +112,7 @@ def kind_of(error: BaseException) -> str:
 
 
 def of_exception(error: BaseException, limited: bool) -> tuple[Status, str]:
-    """Status and detail of a task that raised.
-
-    Parameters
-    ----------
-    error : BaseException
-        What it raised.
-    limited : bool
-        Whether `Limits.data_bytes` was in force.
-    """
+    """Status and detail of a task that raised, perhaps while `Limits.data_bytes` was in force."""
     text = str(error)
     line = one_line(text)
     if isinstance(error, Wrong):
@@ -159,16 +143,8 @@ def of_exception(error: BaseException, limited: bool) -> tuple[Status, str]:
 def of_death(code: int, stderr: str, limited: bool, oom_killed: bool) -> tuple[Status, str]:
     """Status and detail of a process that ended without an answer.
 
-    Parameters
-    ----------
-    code : int
-        Exit code, or minus the signal's number.
-    stderr : str
-        The end of what it wrote there.
-    limited : bool
-        Whether `Limits.data_bytes` was in force.
-    oom_killed : bool
-        Whether the kernel killed a process for lack of memory meanwhile.
+    By its exit code, or minus the signal's number, the end of what it said on stderr, whether
+    `Limits.data_bytes` was in force, and whether the kernel killed for lack of memory meanwhile.
     """
     how = death(code)
     if code == -signal.SIGKILL and oom_killed:

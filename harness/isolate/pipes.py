@@ -11,14 +11,7 @@ _READ_BYTES = 1 << 16
 
 
 class Stream:
-    """Read end of a pipe, never blocking.
-
-    Parameters
-    ----------
-    descriptor : int
-    keep : int or None
-        Keep this many of the last bytes alone.
-    """
+    """Read end of a pipe, never blocking; keeps the last bytes alone, if said how many."""
 
     def __init__(self, descriptor: int, keep: int | None = None) -> None:
         os.set_blocking(descriptor, False)

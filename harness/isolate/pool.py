@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, Generic, Self, TypeVar
+from functools import partial
+from typing import Any, Self, TypeVar
 
 from harness.isolate.interpreter import Interpreter, Mode
 from harness.isolate.outcome import Limits, Outcome
@@ -21,16 +22,7 @@ POLL_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Call:
-    """What one child is to do.
-
-    Attributes
-    ----------
-    function : str
-        ``"package.module:function"``.
-    arguments : mapping
-        Its keyword arguments, as JSON can hold them.
-    limits : Limits or None
-    """
+    """What one child is to do: see `Interpreter.run`."""
 
     function: str
     arguments: Mapping[str, Any]
@@ -40,8 +32,8 @@ class Call:
 class _Slot:
     """Room for one call at a time: an interpreter that starts when it is first needed."""
 
-    def __init__(self, mode: Mode, preload: Sequence[str], environment: Mapping[str, str]) -> None:
-        self._mode, self._preload, self._environment = mode, preload, environment
+    def __init__(self, start: Callable[[], Interpreter]) -> None:
+        self._start = start
         self._lock = threading.Lock()
         self._interpreter: Interpreter | None = None
         self._closed = False
@@ -52,9 +44,7 @@ class _Slot:
             if self._closed:
                 return Outcome("crash", None, "the pool was closed")
             if self._interpreter is None:
-                self._interpreter = Interpreter(
-                    self._mode, preload=self._preload, env=self._environment
-                )
+                self._interpreter = self._start()
         return self._interpreter.run(call.function, call.arguments, call.limits)
 
     def close(self) -> None:
@@ -65,16 +55,6 @@ class _Slot:
                 self._interpreter.close()
 
 
-@dataclass
-class _Begun(Generic[T]):
-    """A call under way."""
-
-    place: int
-    thing: T
-    slot: _Slot
-    began: float
-
-
 class Pool:
     """Interpreters that do calls side by side; leaving it kills whatever runs.
 
@@ -82,12 +62,8 @@ class Pool:
     ----------
     slots : int or sequence of mapping
         How many calls at a time; or for each of them the environment variables of its interpreter.
-    mode : {"fork", "persistent", "spawn"}
-        See `Interpreter`.
-    preload : sequence of str
-        Modules that an interpreter imports once.
-    env : mapping
-        Environment variables of all interpreters.
+    mode, preload, env
+        Of all interpreters, see `Interpreter`.
     """
 
     def __init__(
@@ -99,7 +75,10 @@ class Pool:
         env: Mapping[str, str] | None = None,
     ) -> None:
         each = [{}] * slots if isinstance(slots, int) else slots
-        self._slots = [_Slot(mode, preload, {**(env or {}), **own}) for own in each]
+        self._slots = [
+            _Slot(partial(Interpreter, mode, preload=preload, env={**(env or {}), **own}))
+            for own in each
+        ]
 
     @property
     def workers(self) -> int:
@@ -138,10 +117,6 @@ class Pool:
         ordered : bool
             Whether to yield in the order of `calls`, each as soon as all before it are known.
 
-        Yields
-        ------
-        tuple of (thing, Outcome)
-
         Raises
         ------
         StartError
@@ -149,9 +124,9 @@ class Pool:
         """
         upcoming = iter(calls)
         free = deque(self._slots)
-        running: dict[Future[Outcome], _Begun[T]] = {}
+        running: dict[Future[Outcome], tuple[int, T, _Slot, float]] = {}
         held: dict[int, tuple[T, Outcome]] = {}
-        begun_so_far = yielded = 0
+        begun = yielded = 0
         more = True
         while more or running:
             while more and free:
@@ -162,26 +137,25 @@ class Pool:
                     break
                 if wanted is None:
                     break
-                thing, call = wanted
-                begun = _Begun(begun_so_far, thing, free.popleft(), time.monotonic())
-                running[self._threads.submit(begun.slot.run, call)] = begun
-                begun_so_far += 1
+                (thing, call), slot = wanted, free.popleft()
+                future = self._threads.submit(slot.run, call)
+                running[future] = begun, thing, slot, time.monotonic()
+                begun += 1
             if not running and more:
                 time.sleep(POLL_SECONDS)
             done, _ = wait(running, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
             for future in done:
-                begun = running.pop(future)
-                free.append(begun.slot)
-                outcome = future.result()
-                if not ordered:
-                    yield begun.thing, outcome
+                place, thing, slot, _ = running.pop(future)
+                free.append(slot)
+                if ordered:
+                    held[place] = thing, future.result()
                 else:
-                    held[begun.place] = begun.thing, outcome
+                    yield thing, future.result()
             while yielded in held:
                 yield held.pop(yielded)
                 yielded += 1
             now = time.monotonic()
-            on_tick([(begun.thing, now - begun.began) for begun in running.values()])
+            on_tick([(thing, now - began) for _, thing, _, began in running.values()])
 
 
 def run_all(

@@ -94,8 +94,6 @@ def _status(field: str) -> int:
 def reset_peak() -> int:
     """Give freed memory back, reset the mark, and return the resident bytes now.
 
-    ``ru_maxrss`` can't be reset, so it is of no use for this.
-
     Raises
     ------
     Unsupported

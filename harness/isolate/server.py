@@ -66,16 +66,9 @@ class _Worker:
 
 
 class Server:
-    """Runs one task after another.
+    """Runs one task after another, in some mode, with modules to import before the first one.
 
-    Parameters
-    ----------
-    replies : int
-        Descriptor to the driver.
-    mode : str
-        ``fork``, ``persistent`` or ``spawn``.
-    modules : list of str
-        What to import before the first task.
+    It replies to a descriptor.
     """
 
     def __init__(self, replies: int, mode: str, modules: list[str]) -> None:

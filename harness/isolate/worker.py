@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
-import functools
 import importlib
 import json
 import os
+import pkgutil
 import queue
 import sys
 import threading
@@ -82,7 +82,7 @@ def perform(line: bytes, results: int) -> None:
     data_bytes = task["data_bytes"]
     try:
         set_mallopt(task["mallopt"])
-        function = _resolve(task["call"])
+        function = pkgutil.resolve_name(task["call"])
         untouched.remember()
         with _data_limit(data_bytes):
             try:
@@ -119,20 +119,10 @@ def _encode_error(error: BaseException, limited: bool) -> bytes:
         return _encode_error(unsendable, limited)
 
 
-def _resolve(call: str) -> Any:
-    module, _, attribute = call.partition(":")
-    return functools.reduce(getattr, attribute.split("."), importlib.import_module(module))
-
-
 def set_mallopt(settings: Mapping[str, int]) -> None:
     """Set parameters of glibc's malloc for this process.
 
-    Raises
-    ------
-    Unsupported
-        If the C library is not glibc.
-    ValueError
-        If glibc refuses a value.
+    `Unsupported` if the C library is not glibc, `ValueError` if it refuses a value.
     """
     if not settings:
         return

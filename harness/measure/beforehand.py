@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from harness.case import Case, size_of
 from harness.errors import UsageError
@@ -20,17 +21,11 @@ BUILD_SECONDS = 60.0
 def refuse_options(cases: Iterable[Case], registry: Registry) -> None:
     """Have a child build what carries options of the user's own; without any none is started.
 
-    Raises
-    ------
-    UsageError
-        For the first that can't be built.
+    `UsageError` for the first that can't be built.
     """
+    small: dict[str, Any] = {"batch": 1, "length": 1, "dtype": "f32", "phase": "forward"}
     told = {
-        replace(
-            case,
-            problem=replace(case.problem, batch=1, length=1, dtype="f32", phase="forward"),
-            settings=(),
-        )
+        replace(case, problem=replace(case.problem, **small), settings=())
         for case in cases
         if case.options
     }

@@ -6,7 +6,7 @@ remembered, so that a search that was killed goes on where it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 STEP = 16
@@ -69,10 +69,8 @@ def next_length(tried: Mapping[int, bool], guess: int, largest: int) -> int | No
     ----------
     tried : mapping of int to bool
         Whether each length fitted.
-    guess : int
-        Where to begin.
-    largest : int
-        No longer one is tried.
+    guess, largest : int
+        Where to begin, and what is never exceeded.
     """
     now = stand(tried)
     if not tried:
@@ -89,23 +87,10 @@ def next_length(tried: Mapping[int, bool], guess: int, largest: int) -> int | No
         up = snapped(now.longest * (NEAR if len(tried) == 1 else 2), largest)
         return min(largest, max(up, now.longest + resolution(now.longest)))
     if now.first_miss - now.longest > resolution(now.longest):
-        return _between(now.longest, now.first_miss)
+        middle = (now.longest + now.first_miss) // 2
+        on_grid = snapped(middle, now.first_miss)
+        return on_grid if now.longest < on_grid < now.first_miss else middle
     beyond = min(largest, snapped(BEYOND * now.longest + STEP / 2, largest))
     if sum(n > now.longest for n in tried) > 1 or beyond <= now.first_miss:
         return None
     return beyond
-
-
-def _between(longest: int, miss: int) -> int:
-    middle = (longest + miss) // 2
-    on_grid = snapped(middle, miss)
-    return on_grid if longest < on_grid < miss else middle
-
-
-def largest_where(holds: Callable[[int], bool], largest: int) -> int:
-    """The largest length at which a monotone formula still holds; 1 if it does at none."""
-    low, high = 1, largest
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if holds(middle) else (low, middle - 1)
-    return low

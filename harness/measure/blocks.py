@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from harness.errors import UsageError
@@ -52,50 +53,27 @@ def preload(tasks: Sequence[Measurement], registry: Registry) -> tuple[str, ...]
     return tuple(dict.fromkeys(found))
 
 
+@dataclass
 class Runner:
-    """Does tasks and writes their records.
+    """Does tasks and writes their records; `predictor` knows what the journal holds already."""
 
-    Parameters
-    ----------
-    session : Session
-        What is measured, and how.
-    writer : journal.Writer
-    on_progress : callable
-        Called with a `Step` and the record just written.
-    predictor : Predictor
-        Knows what the journal holds already.
-    """
-
-    def __init__(
-        self,
-        session: Session,
-        writer: journal.Writer,
-        on_progress: Callable[[Step, dict[str, Any]], None],
-        predictor: Predictor,
-    ) -> None:
-        self.session = session
-        self.writer = writer
-        self.on_progress = on_progress
-        self._predictor = predictor
-        self._started = time.monotonic()
-        self._pending: list[Measurement] = []
-        self._observed: set[str] = set()
-        self._blocks = 0
-        self._done = 0
+    session: Session
+    writer: journal.Writer
+    on_progress: Callable[[Step, dict[str, Any]], None]
+    predictor: Predictor
+    _started: float = field(default_factory=lambda: time.monotonic())
+    _pending: list[Measurement] = field(default_factory=list)
+    _observed: set[str] = field(default_factory=set)
+    _blocks: int = 0
+    _done: int = 0
 
     def run(
-        self, todo: Sequence[list[Measurement]], unpaired: Collection[int], failed: set[str]
+        self, todo: Sequence[list[Measurement]], alone: Sequence[int], failed: set[str]
     ) -> int | None:
-        """Run all blocks; `failed` grows by the cases that fail.
+        """Run all blocks of tasks; `failed` grows by the cases that fail.
 
-        Parameters
-        ----------
-        todo : sequence of list of Measurement
-            By block.
-        unpaired : collection of int
-            Blocks that hold cases whose baseline was not reached before a kill; they are run even
-            where nothing is left to do.
-        failed : set of str
+        A block in which the baseline of some cases, as many as `alone` says, was not reached before
+        a kill is run even where nothing is left to do.
 
         Returns
         -------
@@ -106,7 +84,7 @@ class Runner:
         self._blocks = len(todo)
         for block, tasks in enumerate(todo):
             tasks = [t for t in tasks if t.case.id not in failed]
-            if not tasks and block not in unpaired:
+            if not tasks and not alone[block]:
                 continue
             if block >= LEAST_BLOCKS and self._too_late(self._predict(tasks, 1)):
                 return block
@@ -122,11 +100,11 @@ class Runner:
             self._pending += anchors
             tasks = [*tasks, *anchors]
             predicted = self._predict(tasks, 1)
-            self._predictor.started(interpreter.start_seconds)
-            random.Random(f"{session.seed}-{block}-{self.writer.session}").shuffle(tasks)
+            self.predictor.started(interpreter.start_seconds)
+            random.Random(f"{block}-{self.writer.session}").shuffle(tasks)
             spent = self._run_tasks(tasks, interpreter, failed)
         seconds = time.monotonic() - begun
-        self._predictor.ended(seconds, spent)
+        self.predictor.ended(seconds, spent)
         self.writer.append(
             {
                 "kind": "block",
@@ -157,7 +135,7 @@ class Runner:
                 failed.add(task.case.id)
             self._done += 1
             spent += outcome.seconds
-            self._predictor.add(task.kind, task.case.id, outcome.seconds)
+            self.predictor.add(task.kind, task.case.id, outcome.seconds)
             self.on_progress(self._progress(task, failed), record)
         return spent
 
@@ -170,7 +148,7 @@ class Runner:
         return self._predict(left, len({t.block for t in left} - {block}))
 
     def _predict(self, left: Sequence[Measurement], blocks: int) -> float | None:
-        return self._predictor.predict([(t.kind, t.case.id) for t in left], blocks)
+        return self.predictor.predict([(t.kind, t.case.id) for t in left], blocks)
 
     def _progress(self, task: Measurement, failed: set[str]) -> Step:
         left = self._left(failed)
@@ -193,14 +171,11 @@ class Runner:
         )
 
     def _interpreter(self, tasks: Sequence[Measurement]) -> Interpreter:
-        loaded = preload(tasks, self.session.registry)
-        device = self.session.fingerprint["device"]
-        try:
-            return call.interpreter(device, loaded)
-        except StartError:
-            pass  # killed by chance (a full machine): once more
-        try:
-            return call.interpreter(device, loaded)
+        of = self.session.fingerprint["device"], preload(tasks, self.session.registry)
+        with suppress(StartError):
+            return call.interpreter(*of)
+        try:  # it was killed by chance (a full machine): once more
+            return call.interpreter(*of)
         except StartError as error:
             raise UsageError(
                 f"{error}; what is finished is kept: the same command goes on from there"
@@ -269,21 +244,15 @@ def run(
 ) -> None:
     """Do what is missing of a session, one interpreter per block, in random order.
 
-    Parameters
-    ----------
-    session : Session
-    on_progress : callable
-        Called with a `Step` and the record just written.
-    first : mapping
-        Environment for the journal's first line.
+    Called on the way with a `Step` and the record just written; `first` is the environment for the
+    journal's first line.
     """
     todo, alone, failed = session.todo()
     if not any(todo) and not any(alone):
         return
     predictor = session.predictor()
-    unpaired = {block for block, count in enumerate(alone) if count}
     head = {**first, "fingerprint": dict(session.fingerprint)}
     with journal.Writer(session.folder, head) as writer:
         session.written = writer.session
         runner = Runner(session, writer, on_progress, predictor)
-        session.stopped_after = runner.run(todo, unpaired, failed)
+        session.stopped_after = runner.run(todo, alone, failed)

@@ -51,12 +51,7 @@ SHARE = 0.9
 
 
 def interpreter(device: object, preload: Sequence[str] = PRELOAD, **options: Any) -> Interpreter:
-    """Start a fresh interpreter: one context for all tasks on a GPU, a fork per task on the CPU.
-
-    Raises
-    ------
-    StartError
-    """
+    """Start a fresh interpreter: one context for all tasks on a GPU, a fork per task on the CPU."""
     return Interpreter("persistent" if device == "cuda" else "fork", preload=preload, **options)
 
 
@@ -74,20 +69,10 @@ def ask(
     allocator: Mapping[str, int] | None,
     fingerprint: Mapping[str, Any],
 ) -> Outcome:
-    """Run one task that measures a case.
+    """Run one task that measures a case, which is among the arguments.
 
-    Parameters
-    ----------
-    child : Interpreter
-    call : str
-        ``"package.module:function"``.
-    arguments : mapping
-        ``case`` among them.
-    limits : Limits
-    allocator : mapping or None
-        glibc's parameters, which count where the fingerprint says that its allocator is used.
-    fingerprint : mapping
-        Of the machine under which the child runs.
+    The allocator's parameters count where the fingerprint, under which the child runs, says that
+    glibc's is used.
     """
     # Elsewhere there is no glibc, or CUDA's own allocator.
     glibc = "M_TRIM_THRESHOLD" in str(fingerprint["allocator"])
@@ -110,8 +95,6 @@ def time(
 
     Parameters
     ----------
-    arguments : mapping
-        Of `TIME_CALL`; ``skip`` among them may leave out `CHECKS`.
     check, count : bool
         Whether there is another process, and whether it counts operations too.
 
@@ -130,8 +113,10 @@ def time(
         child.restart()  # a capture that failed behind the samples: see `ask`
     evidence = value.pop("evidence", None)
     told = value.get("clock_seconds")
-    if "clock" not in skip and told is not None and not _agree(told, timed.seconds):
-        detail = f"its clock says {told:.3g} s, the driver's {timed.seconds:.3g} s"
+    seen = timed.seconds  # transport included
+    least = seen - CLOCK_SHARE * seen - CLOCK_SLACK
+    if "clock" not in skip and told is not None and not least <= told <= (1 + CLOCK_SHARE) * seen:
+        detail = f"its clock says {told:.3g} s, the driver's {seen:.3g} s"
         return replace(timed, status="wrong", value={"found_by": "clock"}, detail=detail)
     if evidence is None or not check or "timed-values" in skip:
         return replace(timed, value=value)
@@ -139,7 +124,7 @@ def time(
     again["count"] = count and "operations" not in skip
     found = ask(child, CHECK_CALL, again, limits, devices.TIME_ALLOCATOR, fingerprint)
     value["check_seconds"] = found.seconds
-    seconds = timed.seconds + found.seconds
+    seconds = seen + found.seconds
     if found.status == "ok":
         return replace(timed, value=value | found.value, seconds=seconds)
     if found.status in ("oom", "timeout"):
@@ -150,11 +135,6 @@ def time(
         detail = f"a timed call can't be computed again: {found.status}: {detail}"
     by = {"found_by": "timed-values"}
     return replace(found, status="wrong", value=by, detail=detail, seconds=seconds)
-
-
-def _agree(told: float, seen: float) -> bool:
-    """Whether what a child says its task took is what the driver saw, transport included."""
-    return bool(seen - CLOCK_SHARE * seen - CLOCK_SLACK <= told <= (1 + CLOCK_SHARE) * seen)
 
 
 def record(outcome: Outcome, child: Interpreter | None = None) -> dict[str, Any]:

@@ -58,10 +58,9 @@ class Ceiling:
     operations : float
         Floating-point operations per second of the fastest matrix product of all blocks; a
         multiply-add is two.
-    bytes : float
-        Bytes per second of the fastest copy (read and written count) or read of all blocks.
-    cached_bytes : float
-        Bytes per second of the fastest copy of any size; infinite where it was not measured.
+    bytes, cached_bytes : float
+        Bytes per second of the fastest copy (read and written count) or read of all blocks, and of
+        the fastest copy of any size; infinite where that was not measured.
     cache_bytes : float
         What may stay in the caches from one pass to the next; infinite where it is not known.
     launch_seconds, graph_launch_seconds : float
@@ -151,41 +150,28 @@ def with_shares(
     A row above `MOST` of a ceiling keeps its numbers, loses its verdict and says why in `detail`;
     so do the rows that were compared with it. Where no formula says the operations those count
     that torch counted, if it could. A mechanism that is not among those given has no shares.
-
-    Parameters
-    ----------
-    skip : collection of str
-        Names of `harness.measure.checks.CHECKS` that are left out.
+    Checks of `harness.measure.checks.CHECKS` that are in `skip` are left out.
     """
     known = ceilings(records)
-    launches = {
-        str(r["case"]): int(r["launches"])
-        for r in records
-        if r["kind"] == "memory" and r.get("launches")
-    }
-    counted = {
-        str(r["case"]): float(r["operations"])
-        for r in records
-        if r["kind"] == "time" and r.get("operations") is not None
-    }
+
+    def told(kind: str, name: str) -> dict[str, float]:
+        found = ((str(r["case"]), r.get(name)) for r in records if r["kind"] == kind)
+        return {case: float(value) for case, value in found if value is not None}
+
+    launches, counted = told("memory", "launches"), told("time", "operations")
     shared = [_with_share(row, known, launches, mechanisms, counted, skip) for row in rows]
     impossible = {row.case for row in shared if row.verdict == WITHHELD}
-    return [
-        replace(
-            row,
-            verdict=WITHHELD,
-            detail=f"compared with {row.baseline}, whose time can't be right",
-        )
-        if row.verdict not in ("", WITHHELD) and row.baseline in impossible
-        else row
-        for row in shared
-    ]
+    for place, row in enumerate(shared):
+        if row.verdict not in ("", WITHHELD) and row.baseline in impossible:
+            detail = f"compared with {row.baseline}, whose time can't be right"
+            shared[place] = replace(row, verdict=WITHHELD, detail=detail)
+    return shared
 
 
 def _with_share(
     row: Row,
     known: Mapping[str, Ceiling],
-    launches: Mapping[str, int],
+    launches: Mapping[str, float],
     mechanisms: Mapping[str, Mechanism],
     counted: Mapping[str, float],
     skip: Collection[str],
@@ -216,12 +202,12 @@ def _with_share(
     return row
 
 
-def _launching(case: Case, ceiling: Ceiling, launches: Mapping[str, int]) -> float:
+def _launching(case: Case, ceiling: Ceiling, launches: Mapping[str, float]) -> float:
     """Seconds that launching alone takes; of a pass that was not counted, one launch."""
     settings = case.run_settings()
     eager = replace(case, settings=tuple(s for s in case.settings if not setting(s).graphed))
     seconds = ceiling.graph_launch_seconds if settings.graphed else ceiling.launch_seconds
-    return launches.get(eager.id, 1) * seconds
+    return (launches.get(eager.id) or 1) * seconds
 
 
 def _impossible(row: Row, work: Work, ceiling: Ceiling) -> Iterator[tuple[str, str]]:

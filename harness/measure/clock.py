@@ -50,17 +50,21 @@ def time_case(
     given: Sequence[str] = (),
     rounds: int = 3,
     seconds: float = 0.1,
-    seed: int = 0,
     observe: bool = True,
     beside: str | None = None,
     beside_first: bool = False,
     evidence: bool = False,
     skip: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Warm up, check that the result is finite, then time a case; see `time_prepared`.
+    """Warm up, check that the result is finite, then time a case.
 
     Parameters
     ----------
+    rounds, seconds : int, float
+        At least so many samples, and so much time in all.
+    observe : bool
+        Whether to make one more call, behind the timed ones, to see where it goes; on a GPU also
+        to capture one.
     beside : str, optional
         The case of the same problem that it is timed in turn with, so that both meet the same
         machine. If that one can't be made here, or a GPU has no room for both, this one is timed
@@ -76,14 +80,31 @@ def time_case(
     Returns
     -------
     dict
-        Also ``clock_seconds``: what all of it took, by a clock that the driver's must agree with.
+        ``samples``, their ``median`` and ``seconds``, by which the block is compared, per call;
+        ``waited_seconds`` that were taken off all samples together, ``timed_seconds`` with them;
+        ``inner`` calls per sample;
+        ``threads`` and ``affinity`` (cores, as in ``0-3,8``) under which they were taken, the
+        latter None where the system does not tell; ``recompiles`` in the timed region, always 0;
+        on a GPU ``gpu``: its clock, samples set aside, the time with a warm cache and that of the
+        device alone, energy (see `on_gpu`);
+        apart from all that ``build_seconds``, ``compile_seconds`` (0 for eager) and
+        ``warmup_seconds`` (the rest of the first calls); ``clock_seconds``: what all of it took,
+        by a clock that the driver's must agree with; with `evidence` also that, with `observe`
+        ``dispatched``, the kernels' names; with `beside` its case, ``ratio`` to it,
+        ``beside_samples``, and the ``company_seconds`` and ``company_setup_seconds`` it took.
 
     Raises
     ------
-    Wrong, Unsupported
+    Wrong
+        If such a time is no result: the output or a gradient is not finite, before or after, or
+        not there when the clock stops; something was compiled in the timed region; two clocks do
+        not agree.
+    Unsupported
+        From the implementation, if torch.compile gives up on it, or if it changes what is set for
+        the whole process.
     """
     begun = raw_clock()
-    arguments = (case, given, rounds, seconds, seed, observe, evidence, acting(skip))
+    arguments = (case, given, rounds, seconds, observe, evidence, acting(skip))
     record = None
     try:
         record = _time_case(*arguments, beside, beside_first)
@@ -103,7 +124,6 @@ def _time_case(
     given: Sequence[str],
     rounds: int,
     seconds: float,
-    seed: int,
     observe: bool,
     evidence: bool,
     on: Collection[str],
@@ -113,31 +133,25 @@ def _time_case(
     """`time_case`, in company if there is room."""
     company = None
     if beside is not None and beside_first:
-        company = Company.make(beside, given, seed)
-    prepared = prepare(case, given, seed, forget=company is None)
+        company = Company.make(beside, given)
+    prepared = prepare(case, given, forget=company is None)
     if "state" in on:
         # At once: what is prepared next sets the process anew.
         refuse_changed(prepared.before, state(prepared.on_cpu), "when it was built")
     if beside is not None and not beside_first:
-        company = Company.make(beside, given, seed, forget=False)
-    return time_prepared(
-        prepared, rounds, seconds, observe, company=company, evidence=evidence, on=on
-    )
+        company = Company.make(beside, given, forget=False)
+    with contextlib.nullcontext() if prepared.on_cpu else sensor() as readings:
+        device = None if prepared.on_cpu else Cuda()
+        return time_prepared(
+            prepared, rounds, seconds, observe, device, company, evidence, on, readings
+        )
 
 
 @dataclass
 class Company:
-    """The case beside which another is timed.
+    """The case beside which another is timed; why, where it can't be made.
 
-    Attributes
-    ----------
-    case : str
-    prepared : Prepared or None
-        None if it can't be made; `detail` then says why.
-    setup_seconds : float
-        Building and warming it up.
-    once : float
-        Seconds of a warm call.
+    Building and warming it up takes ``setup_seconds``, a warm call ``once``.
     """
 
     case: str
@@ -147,11 +161,11 @@ class Company:
     once: float = 0.0
 
     @staticmethod
-    def make(case: str, given: Sequence[str], seed: int, forget: bool = True) -> Company:
+    def make(case: str, given: Sequence[str], forget: bool = True) -> Company:
         """Build and warm up; whatever keeps it from running is its own row's matter."""
         begun = perf_counter()
         try:
-            prepared = prepare(case, given, seed, forget)
+            prepared = prepare(case, given, forget)
             once = warm_up(prepared.call, 0.0).once
         except Exception as error:
             return Company(case, None, f"{type(error).__name__}: {error}")
@@ -180,76 +194,16 @@ def time_prepared(
     company: Company | None = None,
     evidence: bool = False,
     on: Collection[str] = acting(()),
+    readings: Sensor | None = None,
 ) -> dict[str, Any]:
-    """Warm up, check that the result is finite, then time.
+    """`time_case` of a case that is built, by the checks that act.
 
-    Parameters
-    ----------
-    prepared : Prepared
-    rounds, seconds : int, float
-        At least so many samples, and so much time in all.
-    observe : bool
-        Whether to make one more call, behind the timed ones, to see where it goes; on a GPU also
-        to capture one.
-    device : Device, optional
-        Where the work is done asynchronously; CUDA for a case on CUDA, none for one on the CPU.
-    company : Company, optional
-        What it is timed in turn with.
-    evidence : bool
-        Whether some of the timed calls are looked at.
-    on : collection of str
-        The `CHECKS` that act.
-
-    Returns
-    -------
-    dict
-        ``samples``, their ``median`` and ``seconds``, by which the block is compared, per call;
-        ``waited_seconds`` that were taken off all samples together, ``timed_seconds`` with them;
-        ``inner`` calls per sample;
-        ``threads`` and ``affinity`` (cores, as in ``0-3,8``) under which they were taken, the
-        latter None where the system does not tell; ``recompiles`` in the timed region, always 0;
-        on a GPU ``gpu``: its clock, samples set aside, the time with a warm cache and that of the
-        device alone, energy (see `on_gpu`, `sensor`);
-        apart from all that ``build_seconds``, ``compile_seconds`` (0 for eager) and
-        ``warmup_seconds`` (the rest of the first calls); with `evidence` also that, from which
-        `harness.verify.timed` computes calls again; with `observe` also ``dispatched``, the
-        kernels' names; with `company` also ``beside``, its case, ``ratio`` to it,
-        ``beside_samples``, and the ``company_seconds`` and ``company_setup_seconds`` it took.
-
-    Raises
-    ------
-    Wrong
-        If such a time is no result: the output or a gradient is not finite, before or after, or
-        not there when the clock stops; something was compiled in the timed region; two clocks do
-        not agree.
-    Unsupported
-        From the implementation, if torch.compile gives up on it, or if it changes what is set for
-        the whole process.
+    Work is asynchronous where there is a `device`, which tells of itself by its `readings`.
     """
-    case = prepared.case
-    if device is None and case.problem.device == "cuda":
-        device = Cuda()
-    with contextlib.nullcontext() if device is None else sensor() as readings:
-        return _timed(prepared, rounds, seconds, observe, device, company, evidence, on, readings)
-
-
-def _timed(
-    prepared: Prepared,
-    rounds: int,
-    seconds: float,
-    observe: bool,
-    device: Device | None,
-    company: Company | None,
-    evidence: bool,
-    on: Collection[str],
-    readings: Sensor | None,
-) -> dict[str, Any]:
-    """`time_prepared` on a device that is known, with what it tells of itself."""
-    case = prepared.case
-    least = LEAST_WARM_UP[case.problem.device]
-    warm = warm_up(prepared.call, least, None if device is None else device.synchronize)
+    synchronize = None if device is None else device.synchronize
+    warm = warm_up(prepared.call, LEAST_WARM_UP[prepared.case.problem.device], synchronize)
     _refuse_no_result(prepared, on)
-    watch = Watch(prepared, warm.once, on, evidence, None if device is None else device.synchronize)
+    watch = Watch(prepared, warm.once, on, evidence, synchronize)
     before = elsewhere()
     try:
         with refusing_compilation():
@@ -264,7 +218,7 @@ def _timed(
     if "clock" in on and device is None:
         refuse_hidden_work(sampled)
     if "cpu-time" in on and device is None:
-        refuse_more_threads(sampled, threads_wanted(case), elsewhere() - before)
+        refuse_more_threads(sampled, threads_wanted(prepared.case), elsewhere() - before)
     record = _numbers(prepared, sampled, warm, device)
     if evidence:
         record["evidence"] = watch.evidence()
@@ -369,12 +323,7 @@ def _refuse_no_result(prepared: Prepared, on: Collection[str]) -> None:
 
 @contextlib.contextmanager
 def refusing_compilation() -> Iterator[None]:
-    """Raise if anything is compiled meanwhile: its seconds would be among the samples.
-
-    Raises
-    ------
-    Wrong
-    """
+    """Raise `Wrong` if anything is compiled meanwhile: that would be among the samples."""
     timed = Compilations()
     try:
         with timed:

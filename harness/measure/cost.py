@@ -24,14 +24,9 @@ LEAST_KNOWN = 0.5
 
 @dataclass(frozen=True)
 class SessionCost:
-    """Seconds of a session by what they were spent on.
+    """Seconds of a session: of all its blocks, and by `PARTS` what they were spent on.
 
-    Attributes
-    ----------
-    total : float
-        Of all its blocks; what a front end adds around them comes by `within`.
-    spent : mapping of str to float
-        By `PARTS`.
+    What a front end adds around the blocks comes by `within`.
     """
 
     total: float
@@ -66,18 +61,9 @@ class SessionCost:
 
 
 def session_cost(records: Iterable[Mapping[str, Any]]) -> SessionCost | None:
-    """Add up the records of one session.
+    """Add up the records of one session (one ``session`` id); None without a whole block.
 
-    Parameters
-    ----------
-    records : iterable of mapping
-        Of one session (one ``session`` id). Blocks without an end record (killed in the middle)
-        and their tasks are left out.
-
-    Returns
-    -------
-    SessionCost or None
-        None without a whole block.
+    Blocks without an end record (killed in the middle) and their tasks are left out.
     """
     known = list(records)
     blocks = _whole_blocks(known)
@@ -110,20 +96,19 @@ def _parts(record: Mapping[str, Any]) -> dict[str, float]:
         return {} if kind == "peaks" else {"failed": seconds}
     if kind in ("memory", "margin", "peaks"):
         return {{"memory": "memory", "margin": "margins", "peaks": "ceilings"}[kind]: seconds}
-    return {
-        "timed": _timed(record) + float(record.get("company_seconds", 0.0)),
-        "warm_up": float(record["warmup_seconds"])
-        + float(record.get("company_setup_seconds", 0.0)),
-        "building": float(record["build_seconds"]),
-        "compiling": float(record.get("compile_seconds") or 0.0),
-        "checks": float(record.get("check_seconds", 0.0)),
-    }
 
+    def told(name: str, otherwise: float = 0.0) -> float:
+        return float(record.get(name) or otherwise)
 
-def _timed(record: Mapping[str, Any]) -> float:
-    """Wall time of all samples; older records tell that of each one's calls."""
+    # Older records tell the time of each sample's calls.
     calls = math.fsum(record["samples"]) * int(record["inner"])
-    return float(record.get("timed_seconds", calls + float(record.get("waited_seconds", 0.0))))
+    return {
+        "timed": told("timed_seconds", calls + told("waited_seconds")) + told("company_seconds"),
+        "warm_up": told("warmup_seconds") + told("company_setup_seconds"),
+        "building": told("build_seconds"),
+        "compiling": told("compile_seconds"),
+        "checks": told("check_seconds"),
+    }
 
 
 class Predictor:
@@ -169,19 +154,9 @@ class Predictor:
                 self.ended(seconds, sums[interpreter])
 
     def predict(self, left: Sequence[tuple[str, str]], blocks: int) -> float | None:
-        """Seconds for what is left.
+        """Seconds for the tasks that are left, each a kind and a case; None until most are known.
 
-        Parameters
-        ----------
-        left : sequence of (kind, case)
-            Tasks.
-        blocks : int
-            Blocks among them that are still to be begun.
-
-        Returns
-        -------
-        float or None
-            None until most of the tasks have been seen once.
+        So many blocks among them are still to be begun.
         """
         known = [self._tasks.get((_same(kind), case)) for kind, case in left]
         seen = [statistics.median(seconds) for seconds in known if seconds]

@@ -55,10 +55,10 @@ def flush_bytes(properties: object) -> int:
 
 
 class Cuda:
-    """The current CUDA device, its current stream; a flush writes `flush_bytes`, or so many."""
+    """The current CUDA device, its current stream."""
 
-    def __init__(self, size: int | None = None) -> None:
-        self.flush_bytes = size or flush_bytes(torch.cuda.get_device_properties())
+    def __init__(self) -> None:
+        self.flush_bytes = flush_bytes(torch.cuda.get_device_properties())
         self._buffer = torch.empty(self.flush_bytes, dtype=torch.int8, device="cuda")
 
     def event(self) -> Event:

@@ -8,6 +8,7 @@ import platform
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,26 +19,18 @@ from harness.measure import gpu
 PACKAGES = (
     "torch", "triton", "numpy", "scipy", "pandas", "statsmodels", "pytest", "pytest-benchmark",
 )  # fmt: skip
-
 VARIABLES = (
     "PYTORCH_", "TORCH", "OMP_", "MKL_", "KMP_", "GOMP_", "LD_PRELOAD", "ATEN_", "CUDA_",
     "NVIDIA_TF32", "MALLOC_", "CUBLAS_", "ONEDNN_", "DNNL_",
 )  # fmt: skip
 """Environment variables (by their beginning) that can change a measurement."""
-
-TIME_ALLOCATOR = {
-    "M_MMAP_MAX": 0,
-    "M_TRIM_THRESHOLD": -1,
-    "M_TOP_PAD": 64 * 2**20,
-}
+TIME_ALLOCATOR = {"M_MMAP_MAX": 0, "M_TRIM_THRESHOLD": -1, "M_TOP_PAD": 64 * 2**20}
 """mallopt settings under which CPU time is measured, alike for all: large temporaries stay in the
 heap, so that their page faults are paid once, in the warm-up, and not in every call."""
-
 MEMORY_ALLOCATOR = {"M_MMAP_THRESHOLD": 64 * 1024, "M_TRIM_THRESHOLD": 64 * 1024, "M_TOP_PAD": 0}
 """mallopt settings under which the high-water mark of memory can be trusted."""
-
-
-CPUINFO = Path("/proc/cpuinfo")
+CPUINFO, CGROUP = Path("/proc/cpuinfo"), Path("/sys/fs/cgroup")
+LEAST_MEMORY = 512 * 2**20
 
 
 def cpu_model() -> str:
@@ -45,12 +38,8 @@ def cpu_model() -> str:
 
     Virtual machines shorten the name (``AMD EPYC`` is any of five generations).
     """
-    try:
-        lines = CPUINFO.read_text().splitlines()
-    except OSError:
-        lines = []  # not Linux
     found: dict[str, str] = {}
-    for line in lines:
+    for line in _lines(CPUINFO):
         what, _, value = line.partition(":")
         found.setdefault(what.strip(), value.strip())
     name = found.get("model name") or platform.processor() or platform.machine()
@@ -59,14 +48,18 @@ def cpu_model() -> str:
     return name
 
 
+def _lines(file: Path) -> list[str]:
+    """Of one of the kernel's files; none where it is not there, as where there is no Linux."""
+    try:
+        return file.read_text().splitlines()
+    except OSError:
+        return []
+
+
 def cpu_clock_mhz() -> list[float] | None:
     """Current clock of each core, where it is readable."""
-    try:
-        text = CPUINFO.read_text()
-    except OSError:
-        return None
-    values = [float(s.partition(":")[2]) for s in text.splitlines() if s.startswith("cpu MHz")]
-    return values or None
+    told = (line.partition(":") for line in _lines(CPUINFO))
+    return [float(value) for what, _, value in told if what.startswith("cpu MHz")] or None
 
 
 def gpu_state() -> dict[str, Any] | None:
@@ -118,10 +111,8 @@ def versions() -> dict[str, str]:
     """Of those of `PACKAGES` that are installed."""
     found = {}
     for package in PACKAGES:
-        try:
+        with suppress(importlib.metadata.PackageNotFoundError):
             found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return found
 
 
@@ -192,32 +183,20 @@ def fingerprint(device: str) -> dict[str, Any]:
             f"device cuda given, but torch {torch.__version__} (built {built}) sees no GPU; "
             "use --device cpu, or install a driver and a CUDA build of torch"
         )
-    driver = None
-    model = cpu_model()
-    if device == "cuda":
-        import pynvml
-
-        model = torch.cuda.get_device_name(0)
-        pynvml.nvmlInit()
-        driver = str(pynvml.nvmlSystemGetDriverVersion())
-        pynvml.nvmlShutdown()
+    cuda = device == "cuda"
+    allocator: Any = TIME_ALLOCATOR if sys.platform == "linux" else {"cpu": "default"}
+    variables = sorted(item for item in os.environ.items() if item[0].startswith(VARIABLES))
     return {
         "device": device,
-        "model": model,
-        "vectors": torch.backends.cpu.get_cpu_capability() if device == "cpu" else None,
-        "driver": driver,
-        "cuda": torch.version.cuda if device == "cuda" else None,
+        "model": torch.cuda.get_device_name(0) if cuda else cpu_model(),
+        "vectors": None if cuda else torch.backends.cpu.get_cpu_capability(),
+        "driver": gpu.driver().version if cuda else None,
+        "cuda": torch.version.cuda if cuda else None,
         "torch": torch.__version__,
         "python": platform.python_version(),
         "threads": threads_available(),
-        "variables": {
-            name: value for name, value in sorted(os.environ.items()) if name.startswith(VARIABLES)
-        },
-        "allocator": (
-            {"cuda": torch.cuda.get_allocator_backend()}
-            if device == "cuda"
-            else (TIME_ALLOCATOR if sys.platform == "linux" else {"cpu": "default"})
-        ),
+        "variables": dict(variables),
+        "allocator": {"cuda": torch.cuda.get_allocator_backend()} if cuda else allocator,
     }
 
 
@@ -227,10 +206,7 @@ FINGERPRINT = "harness.measure.device:fingerprint"
 def device_fingerprint(device: str) -> dict[str, Any]:
     """Ask a child what is there: the driver itself never touches CUDA.
 
-    Raises
-    ------
-    UsageError
-        If the device is unknown or not there.
+    `UsageError` if the device is unknown or not there.
     """
     if device not in ("auto", "cpu", "cuda"):
         raise UsageError(f"unknown device {device!r}; use cpu, cuda or auto")
@@ -249,28 +225,14 @@ def machine_memory() -> int | None:
 
 def available_memory() -> int | None:
     """Bytes that can be taken without swapping, within the container's limit; None if unknown."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return None
-    free = next((int(s.split()[1]) * 1024 for s in lines if s.startswith("MemAvailable:")), None)
-    try:
-        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
-        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
-    except (OSError, ValueError):
+    told = (line.split() for line in _lines(Path("/proc/meminfo")))
+    free = next((int(word[1]) * 1024 for word in told if word[0] == "MemAvailable:"), None)
+    (limit, *_), (used, *_) = (_lines(CGROUP / f"memory.{n}") or [""] for n in ("max", "current"))
+    if free is None or not used.isdigit():
         return free
-    if free is not None and limit.isdigit():
-        free = min(free, int(limit) - used + _reclaimable())
-    return None if free is None else max(free, LEAST_MEMORY)
-
-
-LEAST_MEMORY = 512 * 2**20
-
-
-def _reclaimable() -> int:
-    """Bytes of file cache that the container's count includes and the kernel gives back."""
-    try:
-        lines = Path("/sys/fs/cgroup/memory.stat").read_text().splitlines()
-    except OSError:
-        return 0
-    return sum(int(s.split()[1]) for s in lines if s.startswith("inactive_file "))
+    if limit.isdigit():
+        # File cache that the container's count includes and the kernel gives back.
+        stat = (line.split() for line in _lines(CGROUP / "memory.stat"))
+        cached = sum(int(count) for what, count in stat if what == "inactive_file")
+        free = min(free, int(limit) - int(used) + cached)
+    return max(free, LEAST_MEMORY)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from harness.isolate import Interpreter, Limits, Outcome, run
 from harness.measure import call
 from harness.measure import device as devices
 from harness.measure.beforehand import without_room
-from harness.measure.bisection import Frontier, largest_where, next_length, stand
+from harness.measure.bisection import Frontier, next_length, stand
 from harness.records import journal, schema
 from harness.registry import Registry, code_hash
 
@@ -31,8 +32,6 @@ GUESSED_SHARE = 0.97
 """Of the memory limit, so that a good formula's guess fits."""
 BLIND_GUESS = 256
 DEVICE_MEMORY = "harness.measure.memory:device_memory"
-STOPPING = ("unsupported",)
-"""Outcomes that no other length would change."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +45,7 @@ class Bounds:
 
 @dataclass
 class Result:
-    """The frontier of one case, whose length means nothing.
-
-    Attributes
-    ----------
-    probes : dict
-        Records by length.
-    """
+    """The frontier of one case, whose length means nothing, and the records by length."""
 
     case: Case
     probes: dict[int, Mapping[str, Any]]
@@ -117,7 +110,8 @@ def first_guess(case: Case, registry: Registry, bounds: Bounds) -> int:
         fits = bytes_held <= GUESSED_SHARE * bounds.memory_bytes
         return fits and (operations is None or operations(size) <= rate * bounds.seconds)
 
-    return largest_where(possible, bounds.largest)
+    lengths = range(1, bounds.largest + 1)
+    return max(1, bisect_left(lengths, True, key=lambda length: not possible(length)))
 
 
 @dataclass
@@ -151,12 +145,7 @@ class Search:
         return schema.key("frontier", case.id, 0, code, self.fingerprint)
 
     def run(self, session: Mapping[str, Any]) -> list[Result]:
-        """Probe what is not in the journal, case after case.
-
-        Parameters
-        ----------
-        session : mapping
-            Environment for the journal's first line.
+        """Probe what is not in the journal, case after case; `session` is for its first line.
 
         Raises
         ------
@@ -198,7 +187,7 @@ class Search:
             here = replace(case, problem=replace(case.problem, length=length))
             self.on_probe(here, done)
             result.probes[length] = probe(here)
-            if result.probes[length]["status"] in STOPPING:
+            if result.probes[length]["status"] == "unsupported":  # so it is at any other length
                 return result
 
     def _probe(self, interpreter: Interpreter, case: Case) -> dict[str, Any]:
@@ -238,12 +227,7 @@ class Search:
 
 
 def refuse_beyond(memory_bytes: int, free: int) -> None:
-    """Refuse a limit above nine tenths of what is free.
-
-    Raises
-    ------
-    UsageError
-    """
+    """Raise `UsageError` for a limit above nine tenths of what is free."""
     if memory_bytes > call.SHARE * free:
         raise UsageError(
             f"a memory limit of {memory_bytes / 2**30:.2f} GiB given, but {free / 2**30:.2f} GiB "
@@ -268,11 +252,9 @@ def memory_limit(asked: int | None, device: str) -> int:
             raise UsageError(f"the GPU's memory can't be read: {outcome.detail}")
         free = int(outcome.value["free"])
         default = int(call.SHARE * free) // 2**30 * 2**30
+    elif (free := devices.available_memory() or 0) == 0:
+        raise UsageError("how much memory is free can't be told here; needs Linux, or a GPU")
     else:
-        available = devices.available_memory()
-        if available is None:
-            raise UsageError("how much memory is free can't be told here; needs Linux, or a GPU")
-        free = available
         default = (devices.machine_memory() or free) // 2
     limit = default if asked is None else asked
     refuse_beyond(limit, free)

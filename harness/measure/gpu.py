@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import statistics
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,16 +33,10 @@ def named(reasons: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Driver:
-    """NVIDIA's driver on this machine.
+    """NVIDIA's driver on this machine, empty without one.
 
-    Attributes
-    ----------
-    version : str
-        Empty without a driver.
-    cuda : tuple of int
-        The newest CUDA that it can do, (12, 8); empty if it does not tell.
-    gpus : tuple of str
-        Names of all that it knows, whether CUDA may see them or not.
+    Its version; the newest CUDA that it can do, (12, 8), if it tells; names of all GPUs that it
+    knows, whether CUDA may see them or not.
     """
 
     version: str = ""
@@ -89,18 +83,10 @@ def all_hidden() -> bool:
 
 
 def chosen(visible: str | None, position: int = 0) -> int | str | None:
-    """Which of the machine's GPUs is CUDA's device number `position`.
+    """Which GPU is CUDA's number `position`: NVML's index, a UUID or its beginning; None if none.
 
-    Parameters
-    ----------
-    visible : str or None
-        CUDA_VISIBLE_DEVICES: indices or (beginnings of) UUIDs, joined by commas. CUDA ends the
-        list at the first entry that is neither.
-
-    Returns
-    -------
-    int, str or None
-        NVML's index, a UUID or its beginning; None if CUDA sees no such device.
+    CUDA_VISIBLE_DEVICES holds indices or (beginnings of) UUIDs, joined by commas. CUDA ends the
+    list at the first entry that is neither.
     """
     if visible is None:
         return position
@@ -164,52 +150,34 @@ def _find(which: int | str | None) -> Any:
         return None
 
 
-def of_process(processes: Iterable[tuple[int, int | None]], pid: int) -> int | None:
-    """Bytes that the driver counts for one of some processes, each a pid and its bytes.
+def process_bytes() -> int | None:
+    """What the driver counts for this process on its GPU: CUDA's context too.
 
     None where it is not listed (in a container the driver may know it by another pid) or the
     driver does not say how much it holds.
     """
-    return next((held for number, held in processes if number == pid), None)
-
-
-def process_bytes() -> int | None:
-    """What the driver counts for this process on its GPU: CUDA's context too; None if unknown."""
     with sensor() as one:
         listed = [] if one is None else one.read("nvmlDeviceGetComputeRunningProcesses") or []
-        return of_process(((p.pid, p.usedGpuMemory) for p in listed), os.getpid())
+        return next((p.usedGpuMemory for p in listed if p.pid == os.getpid()), None)
 
 
-class DriverReading:
-    """Growth of what the driver counts, from now on: a cross-check of torch's own numbers.
+def growth(before: tuple[int | None, int], now: tuple[int | None, int]) -> dict[str, Any]:
+    """What the driver counts more than before: a cross-check of torch's own numbers.
 
-    Parameters
-    ----------
-    used : callable
-        Bytes in use on the whole device.
-    own : callable
-        Bytes in use by this process, or None.
+    ``driver_bytes``: the growth; ``driver_method``; ``driver_process_bytes``, if known. Of bytes in
+    use by this process, or None, and on the whole device.
     """
-
-    def __init__(
-        self, used: Callable[[], int], own: Callable[[], int | None] = process_bytes
-    ) -> None:
-        self._used, self._own = used, own
-        self._own_before, self._used_before = own(), used()
-
-    def growth(self) -> dict[str, Any]:
-        """``driver_bytes``: the growth; ``driver_method``; ``driver_process_bytes``, if known."""
-        own, used = self._own(), self._used()
-        if own is not None and self._own_before is not None:
-            return {
-                "driver_method": "NVML, this process",
-                "driver_bytes": own - self._own_before,
-                "driver_process_bytes": own,
-            }
+    (own_before, used_before), (own, used) = before, now
+    if own is not None and own_before is not None:
         return {
-            "driver_method": "mem_get_info, the whole device: NVML does not list this process",
-            "driver_bytes": used - self._used_before,
+            "driver_method": "NVML, this process",
+            "driver_bytes": own - own_before,
+            "driver_process_bytes": own,
         }
+    return {
+        "driver_method": "mem_get_info, the whole device: NVML does not list this process",
+        "driver_bytes": used - used_before,
+    }
 
 
 class Sensor:
@@ -249,15 +217,9 @@ def sensor() -> Iterator[Sensor | None]:
 
 @dataclass
 class Sensed:
-    """What was read while samples were taken.
+    """What was read while samples were taken: clocks, and the bits of all reasons together.
 
-    Attributes
-    ----------
-    mhz : list of float
-    reasons : int
-        Bits of all readings together.
-    taken, throttled : int
-        Samples, and those of them that were taken while a reason of `REASONS` held.
+    So many samples were taken, some of them throttled: while a reason of `REASONS` held.
     """
 
     mhz: list[float] = field(default_factory=list)

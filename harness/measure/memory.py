@@ -30,19 +30,13 @@ PAGE_BYTES = 4096
 
 
 def cpu_peak(call: Callable[[], object]) -> tuple[int, int]:
-    """Resident bytes before a call, and the peak during it.
-
-    Raises
-    ------
-    Unsupported
-        Where the kernel has no resettable high-water mark (anything but Linux).
-    """
+    """Resident bytes before a call, and the peak during it; `Unsupported` without Linux."""
     before = processes.reset_peak()
     call()
     return before, processes.peak()
 
 
-def memory_case(case: str, given: Sequence[str] = (), seed: int = 0) -> dict[str, Any]:
+def memory_case(case: str, given: Sequence[str] = ()) -> dict[str, Any]:
     """Peak memory of one warm pass of a case.
 
     Returns
@@ -54,11 +48,11 @@ def memory_case(case: str, given: Sequence[str] = (), seed: int = 0) -> dict[str
         ``formula_bytes``: what `formula_bytes` says of the first; ``floor_bytes`` as of
         `noise_beside`; ``launches`` of the warm-up pass, unless it is compiled, or ``uncounted``:
         why they can't be counted. On CUDA also ``allocated_bytes``, ``reserved_bytes`` (peaks),
-        ``reserved_baseline_bytes``, and what `gpu.DriverReading` gives.
+        ``reserved_baseline_bytes``, and what `gpu.growth` gives.
     """
     if parse(case).run_settings().graphed:
         raise Unsupported("a replayed CUDA graph allocates nothing: measure its memory eager")
-    prepared = prepare(case, given, seed)
+    prepared = prepare(case, given)
     launches: dict[str, Any] = {}
     if prepared.case.run_settings().compile_mode:
         prepared.call()
@@ -75,16 +69,11 @@ def memory_case(case: str, given: Sequence[str] = (), seed: int = 0) -> dict[str
 
 
 def noise_beside(row: Mapping[str, Any], prepared: Prepared) -> dict[str, int]:
-    """How much of a small reading is the interpreter's: what the same pass reads next differs by.
+    """``floor_bytes`` of a small reading: what the same pass reads next differs by.
 
     A first pass after the warm-up touches code and caches that no later one touches again, some
-    dozen to some hundred KiB of them; a whole page is the least that the kernel can tell.
-
-    Returns
-    -------
-    dict
-        ``floor_bytes``; empty for a reading so large that this is nothing beside it, and on CUDA,
-        whose allocator counts to the byte.
+    dozen to some hundred KiB of them; a whole page is the least that the kernel can tell. Nothing
+    for a large reading, and on CUDA, whose allocator counts to the byte.
     """
     if prepared.case.problem.device == "cuda" or row["peak_bytes"] > NOISELESS_BYTES:
         return {}
@@ -96,10 +85,7 @@ def noise_beside(row: Mapping[str, Any], prepared: Prepared) -> dict[str, int]:
 def peak_of(prepared: Prepared, formula: float | None) -> dict[str, Any]:
     """Peak memory of the next pass of a case that is warm; see `memory_case`."""
     prepared.reset()
-    row: dict[str, Any] = {
-        "resident_bytes": prepared.resident_bytes,
-        "formula_bytes": formula,
-    }
+    row: dict[str, Any] = {"resident_bytes": prepared.resident_bytes, "formula_bytes": formula}
     if prepared.case.problem.device == "cuda":
         row |= _cuda_peak(prepared.call)
     else:
@@ -119,7 +105,7 @@ def _cuda_peak(call: Callable[[], None]) -> dict[str, Any]:
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     baseline, reserved = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
-    driver = gpu.DriverReading(_device_used)
+    before = gpu.process_bytes(), _device_used()
     call()
     torch.cuda.synchronize()
     allocated = torch.cuda.max_memory_allocated()
@@ -131,7 +117,7 @@ def _cuda_peak(call: Callable[[], None]) -> dict[str, Any]:
         "reserved_bytes": torch.cuda.max_memory_reserved(),
         "transient_bytes": allocated - baseline,
         # The allocator gives nothing back during a pass: what it took at most it has still got.
-        **driver.growth(),
+        **gpu.growth(before, (gpu.process_bytes(), _device_used())),
     }
 
 
@@ -146,12 +132,11 @@ def _device_used() -> int:
     return now["total"] - now["free"]
 
 
-def probe_case(
-    case: str, memory_bytes: int, given: Sequence[str] = (), seed: int = 0
-) -> dict[str, Any]:
+def probe_case(case: str, memory_bytes: int, given: Sequence[str] = ()) -> dict[str, Any]:
     """Two passes of a case: a cold one, and one whose peak and time are taken.
 
     On CUDA torch's allocator is held to the limit; on the CPU the caller's limit on data does that.
+    Of an output that is not finite it is `Wrong`.
 
     Returns
     -------
@@ -159,11 +144,6 @@ def probe_case(
         What `memory.peak_of` gives; ``pass_seconds`` of the second pass (on the CPU under the
         allocator that memory is measured with, whose page faults count) and ``cold_seconds`` of
         the first, in which code is compiled.
-
-    Raises
-    ------
-    Wrong
-        If the output is not finite.
     """
     if parse(case).run_settings().graphed:
         raise Unsupported("a replayed CUDA graph allocates nothing: probe it eager")
@@ -171,7 +151,7 @@ def probe_case(
     if cuda:
         total = device_memory()["total"]
         torch.cuda.set_per_process_memory_fraction(min(1.0, memory_bytes / total))
-    prepared = prepare(case, given, seed)
+    prepared = prepare(case, given)
     passes: list[float] = []
     run = prepared.call
 

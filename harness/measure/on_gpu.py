@@ -87,21 +87,8 @@ def joules(
 ) -> float | None:
     """What a pass spends, from a step of the counter to a later one, the GPU working all along.
 
-    Parameters
-    ----------
-    call : callable
-        A pass.
-    once : float
-        Seconds that it takes.
-    counter : callable
-        Millijoules; None where there is none.
-    synchronize : callable
-        Waits for the GPU.
-
-    Returns
-    -------
-    float or None
-        None where the counter makes fewer than `LEAST_STEPS` steps.
+    A pass takes about `once` seconds; the counter is of millijoules. None where there is none, or
+    where it makes fewer than `LEAST_STEPS` steps.
     """
     batch, passes, begun = max(1, round(BETWEEN / once)), 0, clock()
     steps: list[tuple[int, int]] = []  # passes and millijoules, just behind each step

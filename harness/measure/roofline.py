@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.nn.functional import linear
 
-from harness.build import apply_settings, torch_dtype
+from harness.build import apply_settings, graph_of, torch_dtype, warm_for_capture
 from harness.case import parse
 from harness.measure.cpu_clock import undisturbed
 from harness.measure.cuda_clock import Cuda, event_samples
@@ -39,16 +39,10 @@ CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 Call = Callable[[], torch.Tensor]
 
 
-def onednn(a: torch.Tensor, b: torch.Tensor) -> Call:
-    """The product by oneDNN, whatever torch would choose."""
-    converted, weight = a.to_mkldnn(), b.to_mkldnn()
-    return lambda: linear(converted, weight)
-
-
 PRODUCTS: dict[str, Callable[[torch.Tensor, torch.Tensor], Call]] = {
-    "mm": lambda a, b: lambda: torch.mm(a, b),
-    "linear": lambda a, b: lambda: linear(a, b),
-    "onednn": onednn,
+    "mm": lambda a, b: partial(torch.mm, a, b),
+    "linear": lambda a, b: partial(linear, a, b),
+    "onednn": lambda a, b: partial(linear, a.to_mkldnn(), b.to_mkldnn()),
 }
 """Ways to the same product; torch does not send them through one library for every dtype. On a CPU
 products in float32 are MKL's, convolutions and LSTMs oneDNN's, and on some processors one of the
@@ -69,13 +63,7 @@ def sample(call: Callable[[], object], device: str) -> list[float]:
 
 
 def gemm_rates(dtype: str, device: str) -> list[dict[str, Any]]:
-    """Operations per second (a multiply-add is two) of square products, best sample of each.
-
-    Returns
-    -------
-    list of dict
-        ``product``, ``size``, ``operations_per_second``.
-    """
+    """Operations per second (a multiply-add is two) of square products, best sample of each."""
     rates: list[dict[str, Any]] = []
     generator = torch.Generator().manual_seed(0)
     for name in products(dtype, device):
@@ -151,14 +139,8 @@ def launch_floor(device: str) -> dict[str, float | None]:
         for _ in range(TRAIN):
             one.add_(1)
 
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        train()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        train()
+    warm_for_capture(train)
+    graph = graph_of(train)
     return {
         "launch_seconds": statistics.median(sample(train, device)) / TRAIN,
         "graph_launch_seconds": statistics.median(sample(graph.replay, device)) / TRAIN,
@@ -167,11 +149,6 @@ def launch_floor(device: str) -> dict[str, float | None]:
 
 def peaks_case(case: str, given: Sequence[str] = ()) -> dict[str, Any]:
     """Measure the ceilings of one gauge (see `harness.measure.ceilings.gauge_of`).
-
-    Parameters
-    ----------
-    case : str
-        Id of the gauge: its dtype, device, threads and TF32 are used.
 
     Returns
     -------

@@ -40,12 +40,7 @@ UNDECIDED = {"aten::scaled_dot_product_attention", "aten::cudnn_is_acceptable"}
 _GRADIENT: Callable[[torch.Tensor], torch.Tensor | None] = vars(torch._C.TensorBase)["grad"].__get__
 """Of a tensor as it is, whatever a class of its own makes when it is asked."""
 _NO_WORK = (
-    "empty",
-    "new_empty",
-    "_unsafe_view",
-    "_reshape_alias",
-    "lift_fresh",
-    "promote_types",
+    *("empty", "new_empty", "_unsafe_view", "_reshape_alias", "lift_fresh", "promote_types"),
 )
 """Beginnings of names of operations that compute nothing; views compute nothing either."""
 
@@ -60,11 +55,9 @@ class Prepared:
         One pass, of the input that is given (in training also the gradient of the output), else of
         the case's own. For training: forward, backward, gradients of input and weights freshly
         allocated (the old ones are dropped first).
-    reset : callable
-        Drops the gradients of the last pass.
-    results : callable
-        The last output, and in training every gradient, by name; for checks outside the timed
-        region.
+    reset, results : callable
+        Drops the gradients of the last pass; the last output, and in training every gradient, by
+        name.
     resident_bytes : int
         Weights and input.
     build_seconds : float
@@ -72,12 +65,10 @@ class Prepared:
     eager : callable
         The same pass, launched operator by operator: `call`, unless that replays a CUDA graph.
     output_kind : {"tokens", "sentence"}
-        Of its mechanism.
     before : mapping
         The `state` of the process as it was set for the case, before foreign code was imported.
     compile_seconds, warmup_seconds : float
-        Spent on compilation, and on the calls before a capture and the capture itself; zero
-        without a CUDA graph.
+        Of capturing a CUDA graph, the calls before it included.
     graphed : tuple of tensor or None
         What a captured graph reads, whatever the call is given.
     """
@@ -110,15 +101,10 @@ class Prepared:
         self.reset()
 
 
-def prepare(
-    case_id: str, given: Sequence[str] = (), seed: int = 0, forget: bool = True
-) -> Prepared:
+def prepare(case_id: str, given: Sequence[str] = (), forget: bool = True) -> Prepared:
     """Build module, input and cotangent of a case under its settings.
 
-    Parameters
-    ----------
-    forget : bool
-        Whether other cases' compiled code is thrown away: not while they are still called.
+    Other cases' compiled code is thrown away by `forget`: not while they are still called.
 
     Raises
     ------
@@ -133,13 +119,14 @@ def prepare(
         torch.cuda.empty_cache()
     apply_settings(case, forget)
     before = state(case.problem.device == "cpu")
-    mechanism, implementation, module = case_module(case, Registry(given), seed)
-    x, mask = case_inputs(case, implementation, seed)
+    mechanism, implementation, module = case_module(case, Registry(given))
+    x, mask = case_inputs(case, implementation)
     run: Callable[..., torch.Tensor] = compiled(module, case)
     held: dict[str, torch.Tensor] = {}
     training = case.problem.phase == "training"
     x.requires_grad_(training)
-    cotangent = _cotangent(case, mechanism.output, seed).to(x)
+    draw = torch.Generator().manual_seed(2)
+    cotangent = torch.randn(case.problem.output_shape(mechanism.output), generator=draw).to(x)
     inputs: Inputs = (x, cotangent) if training else (x,)
     # Made once: what a call of few microseconds has around it must be little.
     parameters, inference = [*module.parameters()], torch.inference_mode()
@@ -192,19 +179,8 @@ def prepare(
     return prepared
 
 
-def _cotangent(case: Case, output: str, seed: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed + 2)
-    return torch.randn(case.problem.output_shape(output), generator=generator)
-
-
 def captured(prepared: Prepared) -> Callable[..., None]:
-    """Capture one pass in a CUDA graph and return its replay.
-
-    Raises
-    ------
-    Unsupported
-        If that can't be done.
-    """
+    """Capture one pass in a CUDA graph and return its replay; `Unsupported` where that can't be."""
     warm_for_capture(prepared.call)
     prepared.reset()
     try:
@@ -270,12 +246,8 @@ def count_launches(call: Callable[[], object]) -> int:
     """Call once and count the operations that do work, those of the backward pass included.
 
     An operation may launch several kernels (a recurrent layer does), so this is the least number
-    of launches. Compiled code and replayed graphs can't be counted.
-
-    Raises
-    ------
-    NotImplementedError
-        Where an operator is compiled inside, before it has done anything.
+    of launches. Compiled code and replayed graphs can't be counted: an operator that is compiled
+    inside raises `NotImplementedError` before it has done anything.
     """
     # An attempt to compile under a mode marks the code as one that never is: later calls would run
     # uncompiled, or fail.

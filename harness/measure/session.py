@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -44,30 +45,22 @@ class Session:
     ----------
     cases : sequence of Case
         In the order of the plan; baseline controls included.
-    profile : Profile
-    registry : Registry
     folder : Path
         The journal.
     fingerprint : mapping
         From `harness.measure.device.fingerprint`.
     margin_call : str
-        Dotted function that returns the margin record of a case (``harness.verify`` gives it;
-        measuring does not import verifying).
-    margin_package : str
-        Sub-package of the harness whose source is part of a margin's key.
+        Dotted function that returns the margin record of a case: measuring does not import
+        verifying.
     pairs : sequence of (Case, Case), optional
         What is divided by what, where that is not every case by the profile's baseline. Both sides
         of a pair are measured in one interpreter, in a block that was interrupted too.
     skip : tuple of str
         Names of `harness.measure.checks.CHECKS` that are left out: only tests do that.
-    begun : float
-        When the time budget of the profile began to run.
-    stopped_after : int or None
-        Blocks that were done when that budget ended a run.
-    failure : str
-        Why a front end had to end a run: the journal can't be written, say.
-    error : Exception or None
-        What broke a run inside a front end that would hide it.
+    begun, stopped_after : float, int or None
+        When the time budget of the profile began to run; blocks that were done when it ended a run.
+    failure, error : str, Exception or None
+        Why a front end had to end a run, and what broke one inside a front end that would hide it.
     written : str or None
         Id of the journal's session that a run wrote; None while nothing was to be done.
     refused : dict of Case to (str, str)
@@ -80,9 +73,7 @@ class Session:
     folder: Path
     fingerprint: Mapping[str, Any]
     margin_call: str = "harness.verify.margin:check_case"
-    margin_package: str = "verify"
     pairs: Sequence[tuple[Case, Case]] | None = None
-    seed: int = 0
     skip: tuple[str, ...] = ()
     begun: float = field(default_factory=time.monotonic)
     stopped_after: int | None = None
@@ -91,7 +82,6 @@ class Session:
     written: str | None = None
     refused: dict[Case, tuple[str, str]] = field(default_factory=dict)
     _codes: dict[tuple[str, str], str] = field(default_factory=dict)
-    _found_partners: dict[Case, list[Case]] | None = None
 
     @property
     def fingerprint_id(self) -> str:
@@ -108,21 +98,16 @@ class Session:
 
     def task(self, kind: str, case: Case, block: int) -> Measurement:
         """The task with its key."""
-        code = self._code(case, self.margin_package if kind == "margin" else "measure")
+        code = self._code(case, "verify" if kind == "margin" else "measure")
         rule = f"{self.profile.min_rounds}-{self.profile.seconds}" if kind == "time" else ""
         key = schema.key(kind, case.id, block, code + rule, self.fingerprint)
-        return Measurement(
-            kind, case, block, key, code, self._beside(case) if kind == "time" else None
-        )
-
-    def _beside(self, case: Case) -> str | None:
-        """The case that one is timed in turn with."""
-        others = [c.id for c in self._partners().get(case, ()) if c.id != case.id]
-        return others[0] if others else None
+        others = (c.id for c in self._partners.get(case, ()) if c.id != case.id)
+        beside = next(others, None) if kind == "time" else None
+        return Measurement(kind, case, block, key, code, beside)
 
     def _needs_company(self, task: Measurement) -> bool:
         """Whether one of its ratios is formed from times in one interpreter."""
-        others = (c.id for c in self._partners().get(task.case, ()))
+        others = (c.id for c in self._partners.get(task.case, ()))
         return task.beside is None or any(other != task.beside for other in others)
 
     def _anchor(self, case: Case, block: int, interpreter: str) -> Measurement:
@@ -130,24 +115,21 @@ class Session:
         task = self.task("time", case, block)
         return Measurement("anchor", case, block, schema.digest([task.key, interpreter]), task.code)
 
+    @cached_property
     def _partners(self) -> dict[Case, list[Case]]:
         """What each case is divided by: the baseline of its problem, or as `pairs` says."""
-        if self._found_partners is not None:
-            return self._found_partners
-        found: dict[Case, list[Case]] = {}
         if self.pairs is not None:
+            found: dict[Case, list[Case]] = {}
             for case, other in self.pairs:
                 found.setdefault(case, []).append(other)
-        else:
-            name, heads = self.profile.baseline, self.profile.reference["heads"]
-            bases = {
-                problem_of(case): case
-                for case in reversed(self.cases)
-                if case.name == name and case.problem.heads in (0, heads) and not case.is_control
-            }
-            found = {c: [bases[problem_of(c)]] for c in self.cases if problem_of(c) in bases}
-        self._found_partners = found
-        return found
+            return found
+        name, heads = self.profile.baseline, self.profile.reference["heads"]
+        bases = {
+            problem_of(case): case
+            for case in reversed(self.cases)
+            if case.name == name and case.problem.heads in (0, heads) and not case.is_control
+        }
+        return {c: [bases[problem_of(c)]] for c in self.cases if problem_of(c) in bases}
 
     def anchors(
         self, tasks: Sequence[Measurement], block: int, interpreter: str
@@ -158,10 +140,9 @@ class Session:
         do, a resumed block would divide today's time by yesterday's; and a case that was measured
         before the kill, but not its baseline, would have no ratio at all.
         """
-        partners = self._partners()
         cases = {t.case for t in tasks if t.kind == "time" and self._needs_company(t)}
         again = [case for case in self._alone(block, self.records()) if case not in cases]
-        needed = {other for case in {*cases, *again} for other in partners.get(case, ())}
+        needed = {other for case in {*cases, *again} for other in self._partners.get(case, ())}
         again += [base for base in needed if base not in cases and base not in again]
         return [self._anchor(case, block, interpreter) for case in self.cases if case in again]
 
@@ -180,7 +161,6 @@ class Session:
         where: dict[str, set[str]] = {}
         for r in timed:
             where.setdefault(r["case"], set()).add(r["interpreter"])
-        partners = self._partners()
         in_turn = {(r["case"], r["beside"]) for r in timed if "ratio" in r}
         return [
             case
@@ -189,7 +169,7 @@ class Session:
             and any(
                 (case.id, other.id) not in in_turn
                 and not where[case.id] & where.get(other.id, set())
-                for other in partners.get(case, ())
+                for other in self._partners.get(case, ())
                 if other.id not in failed
             )
         ]
@@ -258,19 +238,13 @@ class Session:
         rows = summarise(records, self.profile.baseline, self.profile.reference["heads"])
         rows = with_shares(rows, records, self.registry.mechanisms, self.skip)
         rows += [refused_row(case, *why) for case, why in self.refused.items()]
-        cases = [*self.cases, *self.refused]
-        position = {case.id: i for i, case in enumerate(cases)}
         problems: dict[tuple[Any, ...], int] = {}
-        for case in cases:
+        places = {}
+        for position, case in enumerate([*self.cases, *self.refused]):
             p = case.problem
-            problems.setdefault((p.batch, p.length, p.d_in, p.dtype, p.phase), len(problems))
-
-        def place(row: Row) -> tuple[int, int]:
-            c = row.columns
-            problem = (c["batch"], c["length"], c["d_in"], c["dtype"], c["phase"])
-            return problems[problem], position[row.case]
-
-        return sorted(rows, key=place)
+            first = problems.setdefault((p.batch, p.length, p.d_in, p.dtype, p.phase), position)
+            places[case.id] = first, position
+        return sorted(rows, key=lambda row: places[row.case])
 
     def _settles(self, record: Mapping[str, Any]) -> bool:
         """Whether a record of an earlier session is a result; a crash is tried again.

@@ -28,10 +28,7 @@ glibc may end it, when a large block is freed; only a module begins it."""
 def state(cpu: bool = True) -> dict[str, object]:
     """Everything of this process that changes how torch computes, by a name a reader knows.
 
-    Parameters
-    ----------
-    cpu : bool
-        Whether cores and threads count: not for a case on a GPU.
+    Cores, threads and allocator do on the CPU alone.
     """
     found: dict[str, object] = {
         "default dtype": torch.get_default_dtype(),
@@ -101,18 +98,9 @@ class _Mallinfo(ctypes.Structure):
 
 
 def refuse_changed(before: Mapping[str, Any], now: Mapping[str, Any], when: str) -> None:
-    """Raise if something of the process is not as it was set for the case.
+    """Raise `Meddling` if something of the `state` is not as it was set for the case.
 
-    Parameters
-    ----------
-    before, now : mapping
-        From `state`.
-    when : str
-        What happened in between.
-
-    Raises
-    ------
-    Meddling
+    `when` says what happened in between.
     """
     changed = [
         f"{name}: {old} -> {now[name]}"
@@ -143,12 +131,7 @@ def ranges(numbers: Sequence[int]) -> str:
 
 
 def refuse_hidden_work(sampled: Sampled) -> None:
-    """Raise if the thread that calls worked for longer than its samples say that it ran.
-
-    Raises
-    ------
-    Wrong
-    """
+    """Raise `Wrong` if the thread that calls worked for longer than its samples say."""
     if sampled.hidden > len(sampled.samples) / 10:
         raise wrong(
             "clock",
@@ -158,16 +141,9 @@ def refuse_hidden_work(sampled: Sampled) -> None:
 
 
 def refuse_more_threads(sampled: Sampled, threads: int, elsewhere: float = 0.0) -> None:
-    """Raise if its samples took more processor time than so many threads can.
+    """Raise `Meddling` if its samples took more processor time than so many threads can.
 
-    Parameters
-    ----------
-    elsewhere : float
-        Seconds of processes that it has started.
-
-    Raises
-    ------
-    Meddling
+    Or if processes that it has started took some, in seconds, `elsewhere`.
     """
     if elsewhere > APART * sampled.own_seconds + TICK:
         raise Meddling(
@@ -188,21 +164,15 @@ def refuse_more_threads(sampled: Sampled, threads: int, elsewhere: float = 0.0) 
 
 def clocks() -> dict[str, object]:
     """What tells the time, by where it stands; names of ours are among what is `untouched`."""
-    found = {name: value for name, value in vars(time).items() if callable(value)}
     return {
-        **{f"time.{name}": value for name, value in found.items()},
+        **{f"time.{name}": value for name, value in vars(time).items() if callable(value)},
         "torch.cuda.synchronize": torch.cuda.synchronize,
         "torch.cuda.Event": torch.cuda.Event,
     }
 
 
 def refuse_replaced(before: Mapping[str, object]) -> None:
-    """Raise if something else stands where one of `clocks` stood.
-
-    Raises
-    ------
-    Wrong
-    """
+    """Raise `Wrong` if something else stands where one of `clocks` stood."""
     now = clocks()
     for name, value in before.items():
         if now.get(name) is not value:

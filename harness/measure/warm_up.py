@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter, process_time
-from types import TracebackType
 from typing import Any, Self
 
 from reference_impls.mechanism import Unsupported
@@ -19,6 +18,10 @@ VERY_LONG_CALL = 0.3
 """Seconds; so does a first one, whatever of it was paid for what is made once."""
 MOST_COMPILING_CALLS = 4
 """What compiles in each of so many calls does not stop by itself; the clock will say so."""
+GAVE_UP = (
+    "torch.compile gives up on it: it is compiled anew more often than "
+    "torch._dynamo.config.recompile_limit allows"
+)
 
 
 class Compilations:
@@ -27,16 +30,9 @@ class Compilations:
     Every trace of a frame counts, with or without a result (a graph break, a limit), and so does a
     backward graph, which is compiled in the first backward pass. Nested ones count once.
 
-    Attributes
-    ----------
-    count : int
-    seconds : float
-        Tracing and code generation; triton's autotuning at a kernel's first launch is not part.
-
-    Notes
-    -----
-    ``torch._dynamo`` costs a second to import, so a process that has not loaded it is not made
-    to: nothing can have been compiled there.
+    Its ``seconds`` are those of tracing and code generation; triton's autotuning at a kernel's
+    first launch is not part. ``torch._dynamo`` costs a second to import, so a process that has not
+    loaded it is not made to: nothing can have been compiled there.
     """
 
     def __init__(self) -> None:
@@ -57,12 +53,7 @@ class Compilations:
             self._handler.register_end_callback(self._end)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         # A frame on which dynamo gives up at once calls nobody, but it is in the counter.
         self.count = max(self.count, _frames() - self._frames)
         # torch.compiler.reset, called by a module, takes all callbacks away.
@@ -98,16 +89,7 @@ def gave_up(error: BaseException) -> bool:
 
 @dataclass(frozen=True)
 class WarmUp:
-    """What the first calls took.
-
-    Attributes
-    ----------
-    once : float
-        Seconds of a warm call, the shortest.
-    compile_seconds : float
-    seconds : float
-        All calls together, without `compile_seconds`.
-    """
+    """What the first calls took: the shortest warm one, compiling, and all without compiling."""
 
     once: float
     compile_seconds: float
@@ -119,13 +101,7 @@ def warm_up(
 ) -> WarmUp:
     """Call until warm: once or twice if that takes long, else more; longer while it compiles.
 
-    Parameters
-    ----------
-    call : callable
-    least : float
-        Seconds to go on for, compilation not counted.
-    synchronize : callable, optional
-        Waits for what a call left to do.
+    It goes on for at least so many seconds, compilation not counted.
 
     Raises
     ------
@@ -139,7 +115,12 @@ def warm_up(
     while True:
         ran, start = process_time(), perf_counter()
         with Compilations() as compilations:
-            _call_compiled(call)
+            try:
+                call()
+            except Exception as error:
+                if gave_up(error):
+                    raise Unsupported(GAVE_UP) from error
+                raise
             if synchronize is not None:
                 synchronize()
         end = perf_counter()
@@ -162,15 +143,3 @@ def warm_up(
             once = min(once, end - start)
             if once > LONG_CALL or (warm_calls >= LEAST_CALLS and spent > least):
                 return WarmUp(once, compile_seconds, spent)
-
-
-def _call_compiled(call: Callable[[], object]) -> None:
-    try:
-        call()
-    except Exception as error:
-        if gave_up(error):
-            raise Unsupported(
-                "torch.compile gives up on it: it is compiled anew more often than "
-                "torch._dynamo.config.recompile_limit allows"
-            ) from error
-        raise

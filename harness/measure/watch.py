@@ -43,18 +43,10 @@ STILL = 1e-4
 
 @dataclass(frozen=True)
 class Glimpse:
-    """What was seen behind one sample.
+    """What was seen behind the last call of one sample.
 
-    Attributes
-    ----------
-    sample, calls : int
-        Number of the sample, and of its calls; the values are those of the last one.
-    seed : int
-        Of the sample's inputs, and of torch's random numbers before it.
-    moved : bool
-        Whether it drew random numbers.
-    values : dict
-        By name of a result its shape, and the numbers at its `positions`.
+    The seed is that of the sample's inputs, and of torch's random numbers before it, which moved if
+    it drew some; values are by name of a result its shape, and the numbers at its `positions`.
     """
 
     sample: int
@@ -65,26 +57,16 @@ class Glimpse:
 
 
 class Watch(Around):
-    """Watches over the samples of one case.
+    """Watches over the samples of one case that is warm, by the checks that are `on`.
 
     Parameters
     ----------
-    prepared : Prepared
-        Warm.
     once : float
         Seconds of a call.
-    on : collection of str
-        The checks that act.
     looking : bool
         Whether results are looked at; else inputs are new, and that is all.
     synchronize : callable, optional
         Waits for what a call left to do on a device.
-
-    Attributes
-    ----------
-    call, once : callable, float
-        What is timed, and the seconds it takes.
-    looks : list of Glimpse
     """
 
     def __init__(
@@ -169,10 +151,7 @@ class Watch(Around):
     def _moved(self) -> bool:
         """Whether the sample drew random numbers of torch's.
 
-        Raises
-        ------
-        Meddling
-            If it set their seed: they are then where they were after other samples.
+        `Meddling` if it set their seed: they are then where they were after other samples.
         """
         ended = self._random.get_state()
         self._random.manual_seed(self._seed)

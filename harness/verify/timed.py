@@ -55,7 +55,7 @@ def check_timed(
     ----------
     case : str
     evidence : mapping
-        From `harness.measure.clock.time_prepared`.
+        From `harness.measure.clock.time_case`.
     count : bool
         Whether to count the operations of a pass too, by torch's own counter.
 

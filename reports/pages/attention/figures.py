@@ -12,8 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from harness.attention.geometry import allowed
-from harness.attention.reduce import SOURCE2TOKEN
+from harness.attention.reduce import SOURCE2TOKEN, allowed
 from reports.core.axes import bare, headed
 from reports.core.forest import Line, forest
 from reports.core.style import look

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from harness.attention import child, reduce
-from harness.attention.geometry import allowed
+from harness.attention.reduce import allowed
 from harness.errors import UsageError
 from harness.records import journal
 from harness.train.task import task

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -252,20 +254,24 @@ def test_the_beginning_of_a_uuid_must_be_of_one_gpu() -> None:
     assert gpu.by_beginning("GPU-c", uuids) is None
 
 
-def test_the_driver_counts_one_process() -> None:
-    assert gpu.of_process([(7, 100), (8, 200)], 8) == 200
-    assert gpu.of_process([(7, 100)], 8) is None  # another pid in a container
-    assert gpu.of_process([(8, None)], 8) is None
+def test_the_driver_counts_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    def held(*listed: tuple[int, int | None]) -> int | None:
+        processes = [SimpleNamespace(pid=pid, usedGpuMemory=count) for pid, count in listed]
+        sensor = SimpleNamespace(read=lambda _: processes)
+        monkeypatch.setattr(gpu, "sensor", lambda: nullcontext(sensor))
+        return gpu.process_bytes()
+
+    own = os.getpid()
+    assert held((7, 100), (own, 200)) == 200
+    assert held((7, 100)) is None  # another pid in a container
+    assert held((own, None)) is None
 
 
 def test_the_drivers_growth_says_how_it_was_read() -> None:
-    own: list[int | None] = [500, 800]
-    used = [1000, 1400]
-    row = gpu.DriverReading(lambda: used.pop(0), lambda: own.pop(0)).growth()
+    row = gpu.growth((500, 1000), (800, 1400))
     assert (row["driver_bytes"], row["driver_process_bytes"]) == (300, 800)
     assert row["driver_method"].startswith("NVML")
-    used = [1000, 1400]
-    row = gpu.DriverReading(lambda: used.pop(0), lambda: None).growth()
+    row = gpu.growth((None, 1000), (None, 1400))
     assert row["driver_bytes"] == 400
     assert "driver_process_bytes" not in row
     assert row["driver_method"].startswith("mem_get_info")

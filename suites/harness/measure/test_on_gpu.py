@@ -248,9 +248,7 @@ def test_a_case_says_what_the_gpu_said(
 ) -> None:
     monkeypatch.setattr(on_gpu, "ENERGY_FROM", least)
     device, prepared = simulated
-    record = clock._timed(
-        prepared, 5, 0.0, True, device, None, False, clock.acting(()), Readings(0)
-    )
+    record = clock.time_prepared(prepared, 5, 0.0, device=device, readings=Readings(0))
     assert record["seconds"] == pytest.approx(1.0)
     assert record["gpu"] == {
         "taken": 5,
@@ -272,7 +270,9 @@ def test_a_capture_that_fails_costs_the_reading_and_the_interpreter(
 
     monkeypatch.setattr(on_gpu, "captured", fail)
     device, prepared = simulated
-    record = clock._timed(prepared, 5, 0.0, True, device, None, False, clock.acting(()), None)
+    record = clock.time_prepared(
+        prepared, 5, 0.0, True, device, None, False, clock.acting(()), None
+    )
     assert record["gpu"]["device_detail"] == "RuntimeError: operation not permitted"
     assert record["gpu"]["energy_detail"] == "NVML can't be begun"
     assert record["spoiled"]
@@ -301,8 +301,8 @@ def test_where_there_is_no_room_for_two_a_case_is_timed_alone(
     asked: list[Any] = []
 
     def timed(case: str, *given: Any) -> dict[str, Any]:
-        asked.append(given[7:])
-        if given[7:]:
+        asked.append(given[6:])
+        if given[6:]:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return {"median": 1.0}
 
