@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -110,11 +110,6 @@ class Session:
         others = (c.id for c in self._partners.get(task.case, ()))
         return task.beside is None or any(other != task.beside for other in others)
 
-    def _anchor(self, case: Case, block: int, interpreter: str) -> Measurement:
-        """A case measured again, so that case and baseline stand in one interpreter."""
-        task = self.task("time", case, block)
-        return Measurement("anchor", case, block, schema.digest([task.key, interpreter]), task.code)
-
     @cached_property
     def _partners(self) -> dict[Case, list[Case]]:
         """What each case is divided by: the baseline of its problem, or as `pairs` says."""
@@ -144,7 +139,11 @@ class Session:
         again = [case for case in self._alone(block, self.records()) if case not in cases]
         needed = {other for case in {*cases, *again} for other in self._partners.get(case, ())}
         again += [base for base in needed if base not in cases and base not in again]
-        return [self._anchor(case, block, interpreter) for case in self.cases if case in again]
+        tasks = [self.task("time", case, block) for case in self.cases if case in again]
+        return [
+            replace(t, kind="anchor", key=schema.digest([t.key, interpreter]), beside=None)
+            for t in tasks
+        ]
 
     def _alone(
         self, block: int, records: Sequence[Mapping[str, Any]], failed: Collection[str] = ()
@@ -217,17 +216,13 @@ class Session:
     def records(self) -> list[dict[str, Any]]:
         """Finished records of this plan, from any session."""
         keys = self.keys()
-        cases = {case.id: self._code(case, "measure") for case in self.cases}
+        today = {(case.id, self._code(case, "measure"), self.fingerprint_id) for case in self.cases}
         return [
             r
             for r in journal.read(self.folder).records
-            if r.get("key") in keys or (r["kind"] == "anchor" and self._is_ours(r, cases))
+            if r.get("key") in keys
+            or (r["kind"] == "anchor" and (r["case"], r.get("code"), r["fingerprint"]) in today)
         ]
-
-    def _is_ours(self, anchor: Mapping[str, Any], codes: Mapping[str, str]) -> bool:
-        """Whether an anchor is of today's code of one of our cases, on this machine."""
-        case, code = anchor["case"], anchor.get("code")
-        return anchor["fingerprint"] == self.fingerprint_id and codes.get(case, "") == code
 
     def rows(self) -> list[Row]:
         """Every case against its baseline, as far as measured, in the order of the plan.

@@ -22,20 +22,8 @@ from suites.support.batches import FAST, batch, build
 from suites.support.command_line import here, verified_before
 from suites.support.made_up_data import write_data_directory
 
-TEXTS = (
-    "none",
-    "diagonal",
-    "forward",
-    "backward",
-    "forward_inclusive",
-    "backward_inclusive",
-    "window:0",
-    "window:2",
-    "distance:0.5",
-)
 
-
-@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("text", [*reduce.RULES, "window:0", "window:2", "distance:0.5"])
 @pytest.mark.parametrize("length", [1, 2, 7])
 def test_the_geometry_is_that_of_the_modules(text: str, length: int) -> None:
     (theirs,) = masks.allowed([masks.parse(text)], length, torch.device("cpu"))

@@ -36,6 +36,7 @@ from harness.stats import (
 )
 from harness.stats.timing import LogRatio
 from suites.support.command_line import ROOT, environment, here
+from suites.support.made_up_records import reading
 
 BASELINE = "multi_head.sdpa"
 SIZE = "B64-N64-D300x600-H8-f32-forward-cpu+1-thread"
@@ -52,20 +53,17 @@ def estimate_of(ratios: list[float]) -> LogRatio:
 
 
 class TestStatistics:
-    # Holm's own order: 0.001, 0.012, 0.02, 0.04 are tried at 5 % / 4, / 3, / 2, / 1.
-    WORKED = ((0.02, 0.04), (0.001, 0.004), (0.04, 0.04), (0.012, 0.036))
-
     def test_holm_is_statsmodels(self) -> None:
-        estimates = {}
-        for i, (p, _) in enumerate(self.WORKED):
-            estimates[str(i)] = LogRatio(scipy_stats.t.isf(p / 2, 14) * 0.01, 0.01, 14, 15)
-        judged = judge(estimates, dict.fromkeys(estimates, 1.0))
-        expected = multipletests([p for p, _ in self.WORKED], method="holm")
-        got = [judged[str(i)] for i in range(4)]
-        assert [d.p_value for d in got] == pytest.approx([p for p, _ in self.WORKED])
-        assert [d.adjusted for d in got] == pytest.approx(list(expected[1]))
-        assert [d.adjusted for d in got] == pytest.approx([a for _, a in self.WORKED])
-        assert [d.verdict == "slower" for d in got] == list(expected[0])
+        # Holm's own order: 0.001, 0.012, 0.02, 0.04 are tried at 5 % / 4, / 3, / 2, / 1.
+        p_values = [0.02, 0.001, 0.04, 0.012]
+        estimates = {
+            str(p): LogRatio(scipy_stats.t.isf(p / 2, 14) * 0.01, 0.01, 14, 15) for p in p_values
+        }
+        judged = list(judge(estimates, dict.fromkeys(estimates, 1.0)).values())
+        rejected, adjusted, *_ = multipletests(p_values, method="holm")
+        assert [d.p_value for d in judged] == pytest.approx(p_values)
+        assert [d.adjusted for d in judged] == pytest.approx(list(adjusted))
+        assert [d.verdict == "slower" for d in judged] == list(rejected)
 
     def test_interval_and_adjusted_p_always_agree(self) -> None:
         rng = np.random.default_rng(3)
@@ -94,10 +92,9 @@ class TestStatistics:
         interval = estimate.interval(0.95)
         low, high = np.exp(welch.confidence_interval(0.95))
         assert (interval.low, interval.high) == pytest.approx((low, high))
-
-    def test_samples_without_any_spread(self) -> None:
-        changed, same = between_sessions([2.0] * 3, [3.0] * 3), between_sessions([2.0], [2.0] * 3)
-        assert same is None
+        # Without any spread.
+        assert between_sessions([2.0], [2.0] * 3) is None
+        changed = between_sessions([2.0] * 3, [3.0] * 3)
         assert changed is not None
         assert changed.p_value == 0
         assert estimate_of([1.0, 1.0]).p_value == 1
@@ -122,23 +119,18 @@ class TestRows:
     def test_drift_between_blocks_cancels(self) -> None:
         drift = [1.0, 3.0, 0.5, 8.0, 2.0]
         wobble = [1.01, 0.99, 1.0, 1.02, 0.98]
-        base = drift
         head = [1.2 * d * w for d, w in zip(drift, wobble, strict=True)]
         control = [d * w for d, w in zip(drift, reversed(wobble), strict=True)]
-        (row,) = rows.measured(times_of("a", base, control, head), ["a"])
+        (row,) = rows.measured(times_of("a", drift, control, head), ["a"])
         assert row.ratio is not None
         assert row.ratio.low < 1.2 < row.ratio.high < 1.25
-        assert row.floor == pytest.approx(
-            noise_floor(ratio_interval([c / b for c, b in zip(control, base, strict=True)]))
-        )
+        assert row.floor == pytest.approx(noise_floor(ratio_interval(wobble)))
         assert row.verdict == "slower"
         assert rows.exit_code([row]) == 1
 
     def test_nothing_below_the_noise_of_the_base_is_claimed(self) -> None:
-        base = [1.0] * 6
-        head = [1.1, 1.11, 1.1, 1.11, 1.1, 1.11]
         noisy = [1.3, 0.8, 1.2, 0.8, 1.25, 0.75]
-        (row,) = rows.measured(times_of("a", base, noisy, head), ["a"])
+        (row,) = rows.measured(times_of("a", [1.0] * 6, noisy, [1.1, 1.11] * 3), ["a"])
         assert row.adjusted < 0.001
         assert row.verdict == "undecided"
         assert rows.exit_code([row]) == 0
@@ -181,17 +173,7 @@ class TestRows:
         assert "1 the same" in said
 
 
-FINGERPRINT = {
-    "device": "cpu",
-    "model": "some CPU",
-    "driver": None,
-    "cuda": None,
-    "torch": "2.13.0",
-    "python": "3.11",
-    "threads": 2,
-    "variables": {},
-    "allocator": {"M_TOP_PAD": 1},
-}
+FINGERPRINT = {"device": "cpu", "model": "some CPU", "torch": "2.13.0", "threads": 2}
 
 
 def write_journal(
@@ -206,19 +188,7 @@ def write_journal(
     for block in range(7):
         for case, ratio in cases.items():
             seconds = speed * ratio * 2.0**block * float(np.exp(rng.normal(0, 0.01)))
-            writer.append(
-                {
-                    "kind": "time",
-                    "key": f"{folder.name}{fingerprint}{case}{block}",
-                    "case": case,
-                    "block": block,
-                    "status": "ok",
-                    "samples": [seconds],
-                    "median": seconds,
-                    "interpreter": f"i{block}",
-                    "code": code,
-                }
-            )
+            writer.append(reading(case, block, seconds, code=code))
     writer.close()
     return folder
 
@@ -260,8 +230,8 @@ class TestJournals:
         assert "not of the same code" in done.stdout
 
     def test_nothing_in_common_is_code_3(self, tmp_path: Path) -> None:
-        write_journal(tmp_path / "base", {"mtsa.algorithm1": 1.2})
-        write_journal(tmp_path / "head", {"disa.broadcast": 1.2})
+        for name, case in (("base", "mtsa.algorithm1"), ("head", "disa.broadcast")):
+            write_journal(tmp_path / name, {case: 1.2})
         assert here("diff base head", cwd=tmp_path).returncode == 3
 
     @pytest.mark.parametrize(

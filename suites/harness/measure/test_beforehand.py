@@ -105,7 +105,5 @@ def test_so_it_is_in_a_search_of_the_frontier(
     assert found.why == "oom"
     assert "this machine has 0.0 GiB: not run" in found.detail
     assert max(asked) == found.frontier.longest
-    assert (
-        least_bytes(replace(one, problem=replace(one.problem, length=max(asked))), Registry())
-        <= 2**20
-    )
+    longest = replace(one, problem=replace(one.problem, length=max(asked)))
+    assert least_bytes(longest, Registry()) <= 2**20

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -211,31 +210,18 @@ def test_a_block_that_says_less_is_left_out(lost: str) -> None:
     assert cost.total == 20.0
 
 
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A real bench whose tasks take about as long as those of the quick profile."""
-    folder = tmp_path_factory.mktemp("small")
-    done = pytest_here(*REAL, "--blocks", "3", cwd=folder)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder
-
-
-REAL = tuple(
-    shlex.split(
-        "--only mtsa.algorithm1@8 --lengths 64 --batch 64 --passes training --width 300x600 "
-        "--device cpu"
-    )
-)
-
-
 @pytest.mark.alone
-def test_the_harness_costs_little_and_knows_how_long_the_rest_takes(small: Path) -> None:
+def test_the_harness_costs_little_and_knows_how_long_the_rest_takes(tmp_path: Path) -> None:
     """Ten in a hundred is the aim on whole profiles. Here one interpreter serves three cases only.
 
     An interpreter per case would cost more than half. The prediction is right within 1.5x, once
     what the machine itself changed between the blocks is taken out.
     """
-    records = journal.read(small / "results").records
+    options = "--lengths 64 --batch 64 --passes training --width 300x600 --device cpu --blocks"
+    real = ("--only", "mtsa.algorithm1@8", *options.split())
+    done = pytest_here(*real, "3", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    records = journal.read(tmp_path / "results").records
     cost = session_cost(records)
     assert cost is not None
     assert min(cost.spent[part] for part in ("timed", "warm_up", "building", "memory", "margins"))
@@ -249,14 +235,11 @@ def test_the_harness_costs_little_and_knows_how_long_the_rest_takes(small: Path)
     machine = sum(tasks[1:]) / (2 * tasks[0])
     took = sum(r["seconds"] for r in others) / machine
     assert took / 1.5 < first["left_seconds"] < took * 1.5
-
-
-@pytest.mark.alone
-def test_a_dry_run_says_how_long_it_will_take_once_it_can_know(small: Path) -> None:
-    after = here("bench", *REAL, "--blocks", "9", "--dry-run", "--json", "dry.json", cwd=small)
+    # A dry run says how long it will take, once it can know.
+    after = here("bench", *real, "9", "--dry-run", "--json", "dry.json", cwd=tmp_path)
     assert after.returncode == 0, after.stdout + after.stderr
     assert re.search(r"measuring the rest will take about [\d.]+ (s|min)", after.stdout)
-    told = json.loads((small / "dry.json").read_text())
+    told = json.loads((tmp_path / "dry.json").read_text())
     assert len(told["cases"]) == 3
-    took = [r["seconds"] for r in journal.read(small / "results").records if r["kind"] == "block"]
-    assert 6 * min(took) * 0.5 < told["predicted_seconds"] < 6 * max(took) * 1.5
+    blocks_took = [r["seconds"] for r in (first, *others)]
+    assert 6 * min(blocks_took) * 0.5 < told["predicted_seconds"] < 6 * max(blocks_took) * 1.5

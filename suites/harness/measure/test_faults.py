@@ -12,8 +12,10 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +24,7 @@ from rich.console import Console
 from harness.cli.display import Display
 from harness.errors import UsageError
 from harness.isolate import Interpreter, Outcome, StartError
+from harness.isolate.processes import children
 from harness.measure import blocks, call
 from harness.records import journal
 from harness.registry import Registry
@@ -49,19 +52,10 @@ def _finished(files: dict[str, bytes]) -> list[str]:
 
 def _below(pid: int) -> list[int]:
     """Process ids of all descendants."""
-    parents: dict[int, list[int]] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = int(path.read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue  # it has ended meanwhile
-        parents.setdefault(parent, []).append(int(path.parent.name))
-    found, waiting = [], [pid]
-    while waiting:
-        mine = parents.get(waiting.pop(), [])
-        found += mine
-        waiting += mine
-    return found
+    found = [pid]
+    for one in found:
+        found += children(one)
+    return found[1:]
 
 
 @linux
@@ -86,11 +80,9 @@ def test_kills_lose_nothing_and_double_nothing(tmp_path: Path, kills: int) -> No
             below = _below(driver)
             whom = "driver" if not below or draw.random() < 0.5 else "child"
             target = driver if whom == "driver" else draw.choice(below)
-            try:
+            with suppress(ProcessLookupError):  # it has ended: nobody was killed
                 os.kill(target, signal.SIGKILL)
                 killed[whom] += 1
-            except ProcessLookupError:
-                pass  # it has ended: nobody was killed
             code = launcher.wait()
             assert code in (0, -signal.SIGKILL)
             assert all(gone(pid, within=10) for pid in below)
@@ -124,15 +116,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 MISBEHAVING = {
-    "Hang": "timeout",
-    "Segfault": "crash",
-    "Unprintable": "crash",
-    "Nan": "wrong",
-    "LateNan": "wrong",
-    "NanGradient": "wrong",
-    "Greedy": "oom",
-    "Daemon": "ok",
-    "Behaved": "ok",
+    **{"Hang": "timeout", "Segfault": "crash", "Unprintable": "crash", "Greedy": "oom"},
+    **dict.fromkeys(("Nan", "LateNan", "NanGradient"), "wrong"),
+    **dict.fromkeys(("Daemon", "Behaved"), "ok"),
 }
 TWIN = "Twin"
 """``unsupported`` where its other half got processor time while it was timed, else ``ok``."""
@@ -196,20 +182,14 @@ def test_a_session_goes_on_whatever_a_mechanism_does(
         ({}, "crash"),
     ],
 )
-def test_an_answer_without_a_time_is_no_result(
-    tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch, value: Any, status: str
-) -> None:
+def test_an_answer_without_a_time_is_no_result(value: dict[str, Any], status: str) -> None:
     """Whatever a child says of itself: only positive, finite numbers become a time."""
-    monkeypatch.setattr(call, "TIME_CALL", "builtins:dict")
-    monkeypatch.setattr(
-        Interpreter, "run", lambda self, call, *rest: Outcome("ok", value if "dict" in call else {})
-    )
-    session = made_up(tmp_path, count=1)
-    blocks.run(session, ignore, {})
-    times = [r for r in journal.read(tmp_path).records if r["kind"] == "time"]
-    assert {r["status"] for r in times} == {status}
-    assert not any("median" in r or "samples" in r for r in times)
-    assert all(math.isnan(row.seconds) for row in session.rows())
+    child: Any = SimpleNamespace(id="i", generation=0)
+    for kind in ("time", "anchor"):
+        found = call.measured(kind, Outcome("ok", value), child)
+        assert found["status"] == status
+        assert not {"median", "samples"} & {*found}
+        assert call.is_final({"kind": kind, **found})
 
 
 def test_every_session_looks_once_at_what_a_case_runs_by(tmp_path: Path, quick: None) -> None:
@@ -311,11 +291,8 @@ def test_a_failed_case_fails_its_test_and_oom_is_no_success(tmp_path: Path) -> N
     )
     assert done.returncode == 1, done.stdout + done.stderr
     told = [line for line in done.stdout.splitlines() if re.match("PASS|FAIL|ERROR|SKIP", line)]
-    assert Counter(line[:4].replace("ERRO", "FAIL") for line in told) == {
-        "PASS": 3,
-        "FAIL": 3,
-        "SKIP": 1,
-    }
+    counts = Counter(line[:4].replace("ERRO", "FAIL") for line in told)
+    assert counts == {"PASS": 3, "FAIL": 3, "SKIP": 1}
     (skipped,) = (line for line in told if line.startswith("SKIP"))
     assert "oom: " in skipped
     assert "Segfault.module" in done.stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import itertools
 import json
 import math
 from collections.abc import Callable
@@ -98,24 +99,21 @@ def torchs_count(case: str) -> int:
 
 @pytest.mark.parametrize("phase", ["forward", "training"])
 @pytest.mark.parametrize(
-    "name",
+    ("name", "more"),
     [
-        "multi_head.matmul-B2-N16-D300x600-H8",
-        "mtsa.algorithm1-B2-N16-D300x600-H2",
-        "multi_cnn.conv-B2-N16-D300x600",
+        # All of them are products, so the two counts are equal to the last operation.
+        ("multi_head.matmul-B2-N16-D300x600-H8", 0),
+        ("mtsa.algorithm1-B2-N16-D300x600-H2", 0),
+        ("multi_cnn.conv-B2-N16-D300x600", 0),
+        # But for the gradient of the first state, [2, 300] in each direction: nobody needs it.
+        ("bi_lstm.plain-B2-N16-D300x600", 2 * 2 * 2 * 4 * 300**2),
     ],
 )
-def test_operations_are_those_that_torch_counts_in_the_timed_pass(name: str, phase: str) -> None:
-    """All of them are products, so the two counts are equal to the last operation."""
+def test_operations_are_those_that_torch_counts_in_the_timed_pass(
+    name: str, more: int, phase: str
+) -> None:
     case = f"{name}-f32-{phase}-cpu+1-thread"
-    assert operations(case) == torchs_count(case)
-
-
-@pytest.mark.parametrize(("phase", "more"), [("forward", 0), ("training", 2 * 2 * 2 * 4 * 300**2)])
-def test_operations_of_a_recurrent_layer_count_one_gradient_too_many(phase: str, more: int) -> None:
-    """That of the first state, [2, 300] in each direction, which nobody needs: one part in N."""
-    case = f"bi_lstm.plain-B2-N16-D300x600-f32-{phase}-cpu+1-thread"
-    assert operations(case) - torchs_count(case) == more
+    assert operations(case) - torchs_count(case) == (more if phase == "training" else 0)
 
 
 @pytest.mark.parametrize(
@@ -142,24 +140,13 @@ def test_options_of_the_users_own_leave_the_work_unknown() -> None:
 
 
 def test_a_gauge_stands_for_dtype_threads_and_tf32() -> None:
-    ids = [
-        MINE + "+1-thread",
-        BASE + "+1-thread+control",
-        MINE + "+1-thread+compiled",
-        MINE,
-        MINE.replace("f32", "bf16"),
-        MINE.replace("cpu", "cuda") + "+tf32",
-        MINE.replace("cpu", "cuda") + "+graphed",
-        MINE.replace("f32", "bf16").replace("cpu", "cuda") + "+tf32",
-    ]
-    found = gauges(parse(i) for i in ids)
+    size, on_cuda = MINE.partition("-f32")[0], ("f32-forward-cuda+tf32", "bf16-forward-cuda+tf32")
+    other = "f32-forward-cpu+1-thread", "f32-forward-cpu+1-thread+control", "f32-forward-cpu"
+    ids = [*other, "f32-forward-cpu+1-thread+compiled", "bf16-forward-cpu", *on_cuda]
+    found = gauges(parse(f"{size}-{i}") for i in [*ids, "f32-forward-cuda+graphed"])
     assert [g.id.removeprefix("roofline.peaks-B0-N0-D0-") for g in found] == [
-        "f32-forward-cpu+1-thread",
-        "f32-forward-cpu",
-        "bf16-forward-cpu",
-        "f32-forward-cuda+tf32",
-        "f32-forward-cuda",
-        "bf16-forward-cuda",
+        *("f32-forward-cpu+1-thread", "f32-forward-cpu", "bf16-forward-cpu"),
+        *("f32-forward-cuda+tf32", "bf16-forward-cuda", "f32-forward-cuda"),
     ]
     assert all(parse(g.id) == g == gauge_of(g) for g in found)
 
@@ -343,12 +330,8 @@ def test_launches_are_the_operations_that_do_work() -> None:
         assert count_launches(lambda: x.view(2, 12).transpose(0, 1)[None]) == 0
         assert count_launches(lambda: torch.empty(3)) == 0
         assert count_launches(lambda: layer(x)) == 1
-
-    def train() -> None:
-        layer(x).relu().sum().backward()
-
     # forward: product, relu, sum; backward at least: relu's, the weight's product, the bias's sum
-    assert count_launches(train) >= 6
+    assert count_launches(lambda: layer(x).relu().sum().backward()) >= 6
 
 
 def test_what_is_compiled_inside_is_not_counted_and_stays_compiled() -> None:
@@ -389,23 +372,21 @@ def test_the_table_fits_80_columns_with_every_column() -> None:
         assert f"{100 * rows[1].compute_share:.0f}%" in mine
 
 
-class Told:
+def told(seconds: Callable[[int], float]) -> Callable[[object, str], list[float]]:
     """Stands for the clock: gives samples by the call's order."""
+    calls = itertools.count(1)
 
-    def __init__(self, seconds: Callable[[int], float]) -> None:
-        self.seconds = seconds
-        self.calls = 0
-
-    def __call__(self, call: Callable[[], object], device: str) -> list[float]:
-        self.calls += 1
-        best = self.seconds(self.calls)
+    def sample(call: object, device: str) -> list[float]:
+        best = seconds(next(calls))
         return [3 * best, best, 2 * best]
+
+    return sample
 
 
 def test_the_best_sample_of_the_best_product_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A "min" mode that returns the maximum is a known defect of the field's harnesses."""
     monkeypatch.setattr(roofline, "SIZES", {"cpu": (4, 8)})
-    monkeypatch.setattr(roofline, "sample", Told(lambda i: 2e-6 if i == 3 else 1e-3))
+    monkeypatch.setattr(roofline, "sample", told(lambda i: 2e-6 if i == 3 else 1e-3))
     rates = roofline.gemm_rates("f32", "cpu")
     products = roofline.products("f32", "cpu")
     assert products[:2] == ["mm", "linear"]
@@ -415,12 +396,12 @@ def test_the_best_sample_of_the_best_product_counts(monkeypatch: pytest.MonkeyPa
 
 def test_products_that_would_take_too_long_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(roofline, "SIZES", {"cpu": (4, 8, 16)})
-    monkeypatch.setattr(roofline, "sample", Told(lambda _: 0.1 * roofline.LONGEST_CALL))
+    monkeypatch.setattr(roofline, "sample", told(lambda _: 0.1 * roofline.LONGEST_CALL))
     sizes = [r["size"] for r in roofline.gemm_rates("f32", "cpu")]
     # eight times 0.1 is allowed; sixty-four times is not, but the measured rate says otherwise
     count = len(roofline.products("f32", "cpu"))
     assert sizes == [4, 8, 16] * count
-    monkeypatch.setattr(roofline, "sample", Told(lambda _: 0.2 * roofline.LONGEST_CALL))
+    monkeypatch.setattr(roofline, "sample", told(lambda _: 0.2 * roofline.LONGEST_CALL))
     assert [r["size"] for r in roofline.gemm_rates("f32", "cpu")] == [4] * count
 
 
@@ -439,11 +420,11 @@ def test_every_way_to_a_product_makes_the_same_product(dtype: str) -> None:
 
 def test_a_copy_counts_what_is_read_and_what_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(roofline, "LEAST_ARRAY", {"cpu": 4096})
-    monkeypatch.setattr(roofline, "sample", Told(lambda _: 0.5))
-    told = roofline.traffic("cpu", None)
-    assert told["copy_bytes_per_second"] == 2 * 4096 / 0.5
-    assert told["cached_bytes_per_second"] == 2 * max(roofline.CACHED_ARRAYS) / 0.5
-    assert told["read_bytes_per_second"] == 4096 / 0.5
+    monkeypatch.setattr(roofline, "sample", told(lambda _: 0.5))
+    found = roofline.traffic("cpu", None)
+    assert found["copy_bytes_per_second"] == 2 * 4096 / 0.5
+    assert found["cached_bytes_per_second"] == 2 * max(roofline.CACHED_ARRAYS) / 0.5
+    assert found["read_bytes_per_second"] == 4096 / 0.5
     assert roofline.traffic("cpu", 3 * 4096)["array_bytes"] == 6 * 4096
 
 
