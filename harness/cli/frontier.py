@@ -12,7 +12,7 @@ from rich.table import Table
 from harness.case import Case
 from harness.cli.output import SAYS, bar, bare_table, console, say, tell_skipped
 from harness.json_file import write_json
-from harness.measure.beforehand import refuse_options
+from harness.measure.call import refuse_options
 from harness.measure.device import device_fingerprint, environment
 from harness.measure.frontier import Bounds, Result, Search, memory_limit
 from harness.options.groups import selection_of

@@ -17,8 +17,7 @@ from typing import Any, Literal, Self
 import harness
 from harness.errors import UsageError
 from harness.isolate.outcome import Limits, Outcome, death, of_death, one_line, tail
-from harness.isolate.pipes import Stream, write_all
-from harness.isolate.processes import MARKER, kill_marked
+from harness.isolate.processes import MARKER, Stream, kill_marked, write_all
 from harness.isolate.server import START_SECONDS
 from harness.isolate.worker import MALLOPT
 

@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 from harness.isolate import processes
 from harness.isolate import worker as inside
 from harness.isolate.outcome import tail
-from harness.isolate.pipes import Stream, send, write_all
+from harness.isolate.processes import Stream, send, write_all
 
 START_SECONDS = 300.0
 """For a fresh interpreter to import its modules, from a slow disk if need be."""

@@ -23,7 +23,7 @@ from typing import Any
 
 from harness.isolate import processes, untouched
 from harness.isolate.outcome import kind_of, of_exception, one_line, tail
-from harness.isolate.pipes import send, write_all
+from harness.isolate.processes import send, write_all
 from reference_impls.mechanism import Unsupported
 
 MALLOPT = {"M_TRIM_THRESHOLD": -1, "M_TOP_PAD": -2, "M_MMAP_THRESHOLD": -3, "M_MMAP_MAX": -4}

@@ -14,7 +14,6 @@ from harness.errors import UsageError
 from harness.isolate import Interpreter, Limits, Outcome, StartError
 from harness.measure import call
 from harness.measure import device as devices
-from harness.measure.beforehand import without_room
 from harness.measure.ceilings import work_of
 from harness.measure.cost import Predictor
 from harness.measure.session import Measurement, Session
@@ -183,7 +182,7 @@ class Runner:
 
     def _execute(self, interpreter: Interpreter, task: Measurement) -> Outcome:
         session = self.session
-        if task.kind != "peaks" and (known := without_room(task.case, session.registry)):
+        if task.kind != "peaks" and (known := call.without_room(task.case, session.registry)):
             return known
         arguments: dict[str, Any] = {"case": task.case.id, "given": list(session.registry.extra)}
         free = call.free_bytes(session.fingerprint["device"])

@@ -1,16 +1,21 @@
-"""The one way from a task to its record: what a child is given, and what its answer says."""
+"""The one way from a task to its record: what a child is given, and what its answer says.
+
+And what is known of a case before it is run: whether it can be built, and whether it has room.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from harness.case import parse
+from harness.case import Case, parse, size_of
+from harness.errors import UsageError
 from harness.isolate import USAGE, Interpreter, Limits, Outcome
 from harness.measure import device as devices
 from harness.records.schema import CEILINGS
+from harness.registry import Registry
 
 TIME_CALL = "harness.measure.clock:time_case"
 MEMORY_CALL = "harness.measure.memory:memory_case"
@@ -18,6 +23,7 @@ PEAKS_CALL = "harness.measure.roofline:peaks_case"
 CHECK_CALL = "harness.verify.timed:check_timed"
 """By its name alone: measuring does not import verifying."""
 PROBE_CALL = "harness.measure.memory:probe_case"
+BUILD_CALL, BUILD_SECONDS = "harness.build:try_options", 60.0
 PRELOAD = (
     "torch",
     # torch.autograd imports it in the first backward pass: 0.2 s that are not the case's.
@@ -192,3 +198,71 @@ def is_final(record: Mapping[str, Any]) -> bool:
     if record["kind"] in ("time", "anchor"):
         return bool(record["status"] != "ok")
     return record["kind"] == "margin" and record["status"] == "wrong"
+
+
+def refuse_options(cases: Iterable[Case], registry: Registry) -> None:
+    """Have a child build what carries options of the user's own; without any none is started.
+
+    `UsageError` for the first that can't be built.
+    """
+    small: dict[str, Any] = {"batch": 1, "length": 1, "dtype": "f32", "phase": "forward"}
+    told = {
+        replace(case, problem=replace(case.problem, **small), settings=())
+        for case in cases
+        if case.options
+    }
+    if not told:
+        return
+    with Interpreter("fork", preload=("torch", "harness.build")) as child:
+        for case in sorted(told, key=lambda case: case.id):
+            arguments = {"case": case.id, "given": list(registry.extra)}
+            limits = Limits(BUILD_SECONDS, free_bytes("cpu"))
+            outcome = child.run(BUILD_CALL, arguments, limits)
+            if outcome.error == USAGE or outcome.status == "crash":
+                raise UsageError(f"{case.name} can't be built: {outcome.detail}")
+
+
+def formula_bytes(case: Case, registry: Registry) -> float | None:
+    """What the implementation's record says that the pass holds at its peak.
+
+    None where it says nothing of this case: no formula, options of the user's, compiled code,
+    padding.
+    """
+    _, implementation = registry.find(f"{case.mechanism}.{case.implementation}")
+    settings = case.run_settings()
+    other = case.options or settings.compile_mode or settings.padded
+    if implementation.transient_bytes is None or other:
+        return None
+    return float(implementation.transient_bytes(size_of(case)))
+
+
+def least_bytes(case: Case, registry: Registry) -> float:
+    """What a pass can't do without: input, weights, and by its formula what else it holds.
+
+    Without a formula of its own the output; without a mechanism's formula of weights, none.
+    """
+    mechanism, _ = registry.find(f"{case.mechanism}.{case.implementation}")
+    p, size = case.problem, size_of(case)
+    read = {name for name, _ in case.options} <= {*mechanism.formula_options}
+    weights = mechanism.parameters(size) if mechanism.parameters and read else 0
+    held = formula_bytes(case, registry)
+    if held is None:
+        held = size.item_bytes * math.prod(p.output_shape(mechanism.output))
+    return float(size.item_bytes * (size.inputs + weights) + held)
+
+
+def without_room(case: Case, registry: Registry) -> Outcome | None:
+    """How a case ends that this machine has no memory for; None where it may have.
+
+    A formula is up to 15 % too high, which is less than what a machine never gives. On a GPU only
+    the input counts, which is drawn on the host: CUDA says itself, and at once, what does not fit.
+    """
+    machine = devices.machine_memory()
+    cuda = case.problem.device == "cuda"
+    least = 4.0 * size_of(case).inputs if cuda else least_bytes(case, registry)
+    if machine is None or least <= machine:
+        return None
+    needed, has = (f"{count / 2**30:,.1f} GiB" for count in (least, machine))
+    says = f"by the formulas it needs {needed} at least, this machine has {has}: not run"
+    value = {"least_bytes": least, "machine_bytes": machine}
+    return Outcome("oom", value, says)

@@ -13,7 +13,6 @@ from harness.errors import UsageError
 from harness.isolate import Interpreter, Limits, Outcome, run
 from harness.measure import call
 from harness.measure import device as devices
-from harness.measure.beforehand import without_room
 from harness.measure.bisection import Frontier, next_length, stand
 from harness.records import journal, schema
 from harness.registry import Registry, code_hash
@@ -194,7 +193,7 @@ class Search:
         cuda = self.fingerprint["device"] == "cuda"
         compiled = bool(case.run_settings().compile_mode)
         seconds = KILL_FACTOR * self.bounds.seconds + START_SECONDS[compiled]
-        outcome = without_room(case, self.registry) or call.ask(
+        outcome = call.without_room(case, self.registry) or call.ask(
             interpreter,
             call.PROBE_CALL,
             {

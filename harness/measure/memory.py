@@ -19,7 +19,7 @@ from harness.case import parse
 from harness.inputs import OUTPUT
 from harness.isolate import Wrong, processes
 from harness.measure import gpu
-from harness.measure.beforehand import formula_bytes
+from harness.measure.call import formula_bytes
 from harness.measure.run import Prepared, count_launches, prepare
 from harness.registry import Registry
 from reference_impls.mechanism import Unsupported

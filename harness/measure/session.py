@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.case import Case, problem_of
-from harness.measure.beforehand import refuse_options
-from harness.measure.call import is_final
+from harness.measure.call import is_final, refuse_options
 from harness.measure.ceilings import GAUGE, gauges, with_shares
 from harness.measure.cost import Predictor, SessionCost, session_cost
 from harness.measure.device import device_fingerprint

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from harness.build import case_inputs, case_module
 from harness.case import Case, Problem, parse, setting
 from harness.errors import UsageError
-from harness.measure.beforehand import formula_bytes
+from harness.measure.call import formula_bytes
 from harness.measure.ceilings import work_of
 from harness.options.groups import Selection
 from harness.plan import make_plan

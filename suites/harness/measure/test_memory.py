@@ -16,8 +16,7 @@ from harness.case import parse
 from harness.isolate import Interpreter, Limits
 from harness.measure import device as devices
 from harness.measure import gpu, memory
-from harness.measure.beforehand import formula_bytes
-from harness.measure.call import PRELOAD
+from harness.measure.call import PRELOAD, formula_bytes
 from harness.records.ratios import TELLING
 from harness.registry import Registry
 from reference_impls.kernels import core

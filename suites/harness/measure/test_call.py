@@ -13,7 +13,7 @@ from harness.case import parse, size_of
 from harness.isolate import Outcome
 from harness.measure import blocks, call
 from harness.measure import device as devices
-from harness.measure.beforehand import least_bytes, without_room
+from harness.measure.call import least_bytes, without_room
 from harness.measure.frontier import Bounds, Search
 from harness.records import journal
 from harness.registry import Registry
