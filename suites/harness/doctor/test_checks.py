@@ -71,12 +71,6 @@ def test_a_machine_without_faults_is_ready(facts: Facts) -> None:
     assert all(f.found for f in judge(facts))
 
 
-def test_a_laptop_is_not_asked_for_what_only_a_gpu_needs() -> None:
-    bare = replace(LAPTOP, headers=False, c="")
-    assert faults(bare) == {}
-    assert not {f.what for f in judge(bare)} & {"C compiler", "Triton", "clocks", "GPU"}
-
-
 @pytest.mark.parametrize(
     ("changes", "what", "state", "advice"),
     [
@@ -137,31 +131,37 @@ def test_code_for_an_older_card_of_the_same_generation_or_compiled_later_will_do
     assert ("GPU" not in faults(replace(BOX, torch={**TORCH, "archs": archs}))) == right
 
 
-def test_a_gpu_that_is_hidden_on_purpose_is_no_fault_of_a_cpu_run() -> None:
-    hidden = replace(BOX, hidden=True, torch={**TORCH, "gpus": []}, state={})
-    assert faults(hidden)["GPU"].state == "note"
-    assert "unset CUDA_VISIBLE_DEVICES" in faults(hidden)["GPU"].advice
-    assert faults(replace(hidden, device="cuda"))["GPU"].state == "bad"
+HIDDEN = replace(BOX, hidden=True, torch={**TORCH, "gpus": []}, state={})
+BARE = replace(LAPTOP, headers=False, c="")
+BROKEN: dict[str, Any] = {"torch": UNSEEN, "driver_cuda": (11, 4), "c": "", "triton": ""}
+EMPTY: dict[str, Any] = {"gpus": (), "torch": {**TORCH, "gpus": []}, "state": {}}
+NO_CXX: dict[str, Any] = {"cxx": "", "compiled": Attempt(1.0, "crash: no c++")}
 
 
-def test_who_asks_for_the_cpu_is_ready_beside_a_gpu_that_does_not_work() -> None:
-    old = replace(BOX, device="cpu", torch=UNSEEN, driver_cuda=(11, 4), c="", triton="")
-    assert {f.state for f in faults(old).values()} == {"note"}
-
-
-def test_who_asks_for_a_gpu_is_told_that_there_is_none() -> None:
-    found = faults(replace(LAPTOP, device="cuda"))
-    assert found["driver"].state == "bad"
-    empty = faults(replace(BOX, device="cuda", gpus=(), torch={**TORCH, "gpus": []}, state={}))
-    assert empty["GPU"].found == "a driver, and no GPU"
-
-
-def test_without_a_compiler_a_laptop_still_measures() -> None:
-    found = faults(replace(LAPTOP, cxx="", compiled=Attempt(1.0, "crash: no c++")))
-    assert {what: f.state for what, f in found.items()} == {
-        "C++ compiler": "note",
-        "one compilation": "note",
-    }
+@pytest.mark.parametrize(
+    ("facts", "states"),
+    [
+        # A laptop is not asked for what only a GPU needs, and measures without a compiler.
+        (BARE, {}),
+        (replace(LAPTOP, **NO_CXX), {"C++ compiler": "note", "one compilation": "note"}),
+        # A GPU that is hidden on purpose, or does not work, is no fault of who measures the CPU.
+        (HIDDEN, {"GPU": "note"}),
+        (replace(BOX, device="cpu", **BROKEN), {"driver": "note", "GPU": "note"}),
+        # Who asks for a GPU is told that there is none.
+        (replace(HIDDEN, device="cuda"), {"GPU": "bad"}),
+        (replace(LAPTOP, device="cuda"), dict.fromkeys(("torch", "driver", "Triton"), "bad")),
+        (replace(BOX, device="cuda", **EMPTY), {"GPU": "bad"}),
+    ],
+)
+def test_what_is_a_fault_depends_on_what_was_asked_for(
+    facts: Facts, states: dict[str, str]
+) -> None:
+    found = faults(facts)
+    assert {what: f.state for what, f in found.items()} == states
+    if facts is BARE:
+        assert not {f.what for f in judge(facts)} & {"C compiler", "Triton", "clocks", "GPU"}
+    if facts is HIDDEN:
+        assert "unset CUDA_VISIBLE_DEVICES" in found["GPU"].advice
 
 
 def test_what_was_not_looked_at_is_not_told_of() -> None:

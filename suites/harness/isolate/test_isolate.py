@@ -459,27 +459,6 @@ def test_an_interrupted_interpreter_can_go_on(fork: Interpreter) -> None:
     assert perform(fork, "add", a=1, b=1).value == 2
 
 
-def test_interpreters_in_threads_do_not_disturb_each_other() -> None:
-    durations: list[float] = []
-
-    def drive() -> None:
-        for count in range(2):
-            with Interpreter(preload=()) as interpreter:
-                assert perform(interpreter, "numbers", count=10**5 + count).status == "ok"
-                assert perform(interpreter, "end_by_code", code=3).status == "crash"
-                began = time.monotonic()
-            durations.append(time.monotonic() - began)
-
-    threads = [threading.Thread(target=drive) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(durations) == 6
-    # A server whose stdin another one holds open would not see it end, and would be waited for.
-    assert max(durations) < 3
-
-
 @linux
 def test_preloading_touches_no_gpu_and_starts_no_pool(with_torch: Interpreter) -> None:
     state = perform(with_torch, "state").value

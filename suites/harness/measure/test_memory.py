@@ -123,35 +123,6 @@ def test_the_fused_layer_is_near_to_multi_head(interpreter: Interpreter) -> None
     assert held["mtsa.fused_tiled"] < 0.8 * held["mtsa.algorithm1"]
 
 
-def hold(mib: int) -> dict[str, int]:
-    """Allocate so much twice, one after the other, then both halves at once. A task."""
-    count = mib * MIB // 4
-
-    def one_after_the_other() -> None:
-        for _ in range(2):
-            torch.ones(count)
-
-    def both() -> None:
-        first, second = torch.ones(count), torch.ones(count)
-        del first, second
-
-    peaks = {}
-    for name, call in (("sequence", one_after_the_other), ("both", both)):
-        call()
-        before, peak = memory.cpu_peak(call)
-        peaks[name] = peak - before
-    return peaks
-
-
-@linux
-@pytest.mark.parametrize("mib", [8, 128])
-def test_peak_memory_is_what_was_held_at_once(interpreter: Interpreter, mib: int) -> None:
-    outcome = interpreter.run(HERE + "hold", {"mib": mib}, None, devices.MEMORY_ALLOCATOR)
-    assert outcome.status == "ok", outcome.detail
-    assert outcome.value["sequence"] == pytest.approx(mib * MIB, rel=0.08, abs=MIB)
-    assert outcome.value["both"] == pytest.approx(2 * mib * MIB, rel=0.08, abs=MIB)
-
-
 def test_memory_is_read_where_launches_cant_be_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     case = "multi_head.matmul-B2-N8-D8-H2-f32-training-cpu+1-thread"
 
