@@ -292,7 +292,7 @@ def goals(*arguments: str) -> Result:
 def test_a_real_run_measures_judges_tells_and_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    core = ENTRY.replace('"tiny"', '"tiny-core"').replace("mtsa.algorithm1", "core_mtsa.algorithm1")
+    core = ENTRY.replace('"tiny"', '"tiny-core"').replace("mtsa.algorithm1", "core_mtsa.fused")
     core = core.replace("multi_head.sdpa", "core_dot.sdpa").replace("[12, 16]", "[64, 16]")
     core = core.replace("at_most = 1.2", "at_most = 100\nbaseline_width = [48, 16]")
     core = core.replace('"forward"', '"training"')
