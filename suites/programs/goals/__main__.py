@@ -15,14 +15,12 @@ from harness.cli.output import duration, say, steps
 from harness.errors import UsageError
 from harness.measure import blocks, device
 from harness.profile import Profile
-from harness.records.journal import read
 from harness.registry import Registry
 from suites.programs.command import application, console, finish
 from suites.programs.goals import accuracy, table
 from suites.programs.goals.goal import DEVICES, load
-from suites.programs.goals.judge import RESULTS
+from suites.programs.goals.judge import RESULTS, Held, judge_all, read_folder
 from suites.programs.goals.plan import Planned, planned, registry, sessions
-from suites.programs.goals.store import Held, judge_all, read_folder
 
 PURPOSE = "goals"
 
@@ -40,21 +38,21 @@ class Work:
         known: Registry,
         folder: Path,
     ) -> None:
-        self.fingerprint, self.profile = fingerprint, profile
+        self.fingerprint, self.profile, self.folder = fingerprint, profile, folder
         self.sessions = sessions(plans, profile, known, folder, fingerprint)
-        there = [plan.goal for plan in plans if not plan.missing]
-        self.accuracies = accuracy.accuracies(there, known, fingerprint)
-        self.known, self.folder = known, folder
+        accurate = [p.goal for p in plans if p.goal.kind == accuracy.KIND and not p.missing]
+        here = [goal for goal in accurate if goal.device == fingerprint["device"]]
+        self.accuracies = accuracy.Accuracies(here, known, folder, fingerprint)
 
     def missing(self) -> int:
         """Measurements that are still to be done."""
-        errors = accuracy.missing(self.accuracies, self.folder)
-        return sum(session.missing() for session in self.sessions) + len(errors)
+        return sum(one.missing() for one in self.sessions) + len(self.accuracies.missing())
 
     def plan_line(self) -> str:
         """What will be done, and how long it takes as far as the journal tells."""
         f = self.fingerprint
-        total = sum(len(block) for s in self.sessions for block in s.tasks()) + len(self.accuracies)
+        total = sum(len(block) for s in self.sessions for block in s.tasks())
+        total += len(self.accuracies.goals)
         left = [s.predict() for s in self.sessions if s.missing()]
         known = [seconds for seconds in left if seconds is not None]
         long = "" if len(known) < len(left) or not left else f", about {duration(sum(known))}"
@@ -68,25 +66,15 @@ class Work:
         """Do what is missing in fresh interpreters, as ``attnbench bench`` does, with a bar."""
         head = {"environment": device.environment(), "purpose": PURPOSE}
         with steps(out, PURPOSE, self.missing()) as done:
-            accuracy.run(
-                accuracy.missing(self.accuracies, self.folder),
-                self.known,
-                self.folder,
-                {**head, "fingerprint": self.fingerprint},
-                self.profile.limit_seconds,
-                done,
-            )
+            self.accuracies.run(head, self.profile.limit_seconds, done)
             for session in self.sessions:
                 if session.missing():
                     blocks.run(session, lambda step, record: done(), head)
 
     def held(self) -> Held:
         """What the journal holds now, by today's code on this machine."""
-        finished = read(self.folder).finished()
-        errors = {
-            accuracy.case_of(a.goal): finished[a.key] for a in self.accuracies if a.key in finished
-        }
-        return Held(self.fingerprint, [r for s in self.sessions for r in s.records()], errors)
+        records = [r for s in self.sessions for r in s.records()]
+        return Held(self.fingerprint, [*records, *self.accuracies.records().values()])
 
 
 def _fingerprints(asked: str, plans: Sequence[Planned], out: Console) -> list[dict[str, Any]]:

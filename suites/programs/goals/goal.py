@@ -33,31 +33,9 @@ _ALLOWED = {"device", "prototype"}
 class Goal:
     """One goal of one implementation (at one length, unless it is about growth).
 
-    Attributes
-    ----------
-    id : str
-    entry : str
-        Id of the entry in the file, which may stand for several goals.
-    row : int
-        Row of the project's table of goals; 0 is shown, and no goal.
-    what : str
-    kind : str
-        One of `KINDS`.
-    measured : str
-        ``mechanism.implementation[options]+settings``.
-    baselines : tuple of str
-        Each of them must be beaten.
-    device, dtype, phase : str
-    batch, heads : int
-    lengths : tuple of int
-    width, baseline_width : tuple of int
-        d_in and d_out.
-    score_scales : tuple of float
-        Factors on all scores, for accuracy.
-    at_most, at_least : float or None
-        The bound; one of them, or none where nothing is judged but that it can be done.
-    prototype : float or None
-        What a prototype reached.
+    Words are those of the file, whose head explains them. ``entry`` is the id in the file, which
+    may stand for several goals; of ``at_most`` and ``at_least`` one is the bound, or none where
+    nothing is judged but that it can be done.
     """
 
     id: str
@@ -88,14 +66,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Goals:
-    """All goals, those that are only shown too, in the order of the file.
-
-    Attributes
-    ----------
-    profiles : mapping
-        How they are measured, by device; goals say themselves what is compared, at which size.
-    goals : tuple of Goal
-    """
+    """All goals in the order of the file, and by device how they are measured."""
 
     profiles: Mapping[str, Profile]
     goals: tuple[Goal, ...]
@@ -159,20 +130,18 @@ def _read(entry: Mapping[str, Any]) -> Iterator[Goal]:
 
 def _expanded(entry: Mapping[str, Any]) -> Iterator[Goal]:
     """One goal for every implementation and, unless it is about growth, for every length."""
-    given = entry["measured"]
-    names = given if isinstance(given, list) else [given]
-    words = {"pass": "phase"}
     values: dict[str, Any] = {
-        words.get(k, k): tuple(v) if isinstance(v, list) else v
+        "phase" if k == "pass" else k: tuple(v) if isinstance(v, list) else v
         for k, v in entry.items()
-        if k != "measured"
     }
-    values["baseline_width"] = values.get("baseline_width", values.get("width", (0, 0)))
+    given = values.pop("measured")
+    names = (given,) if isinstance(given, str) else given
+    values.setdefault("baseline_width", values.get("width", (0, 0)))
     for name in names:
         one = Goal(**values, entry=entry["id"], measured=name)
         if len(names) > 1:
             one = replace(one, id=f"{one.id}-{name}")
-        if entry["kind"] == "growth" or len(one.lengths) < 2:
+        if one.kind == "growth" or len(one.lengths) < 2:
             yield one
         else:
             yield from (replace(one, id=f"{one.id}-n{n}", lengths=(n,)) for n in one.lengths)

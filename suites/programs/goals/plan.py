@@ -22,16 +22,9 @@ TIMED = ("time", "speed-up")
 
 @dataclass(frozen=True)
 class Planned:
-    """A goal and what is measured for it.
+    """A goal and what is measured for it: a case for each length, and none for accuracy.
 
-    Attributes
-    ----------
-    goal : Goal
-    measured : tuple of Case
-        One for each length; empty for accuracy, which has no case.
-    baselines : tuple of Case
-    missing : str
-        Why it can't be measured: there is no such implementation, say. Empty if it can.
+    ``missing`` says why it can't be: there is no such implementation, say.
     """
 
     goal: Goal
@@ -84,20 +77,17 @@ def planned(
     goals: Sequence[Goal], profiles: Mapping[str, Profile], known: Registry
 ) -> list[Planned]:
     """The cases of all goals; a goal whose implementation is not there says so."""
-
-    def of(goal: Goal) -> Planned:
-        if goal.kind == "accuracy":
-            known.find(goal.measured)
-            return Planned(goal)
-        profile = profiles[goal.device]
-        measured = _cases(goal, [goal.measured], goal.width, profile, known)
-        baselines = _cases(goal, goal.baselines, goal.baseline_width, profile, known)
-        return Planned(goal, measured, baselines)
-
     plans = []
     for goal in goals:
+        profile = profiles[goal.device]
         try:
-            plans.append(of(goal))
+            if goal.kind == "accuracy":
+                known.find(goal.measured)
+                plans.append(Planned(goal))
+                continue
+            measured = _cases(goal, [goal.measured], goal.width, profile, known)
+            baselines = _cases(goal, goal.baselines, goal.baseline_width, profile, known)
+            plans.append(Planned(goal, measured, baselines))
         except UsageError as reason:
             plans.append(Planned(goal, missing=str(reason)))
     return plans

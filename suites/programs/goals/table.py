@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from harness.cli.output import bare_table, say
-from harness.stats import ratio_text
+from harness.stats import Interval, ratio_text
+from reports.core import words
 from reports.core.words import bytes_text, known
 from suites.programs.command import markdown_table
 from suites.programs.goals.goal import Goal
@@ -21,10 +22,10 @@ from suites.programs.goals.judge import (
     SHOWN,
     UNDECIDED,
     Against,
+    Held,
     Result,
     bounded_by,
 )
-from suites.programs.goals.store import Held
 
 HEADS = (
     "goal",
@@ -40,6 +41,7 @@ HEADS = (
     "margin",
     "prototype",
 )
+NOBODY = Against("", Interval(math.nan, math.nan, math.nan, 0), 1.0, "")
 _COLOURS = {MET: "green", MISSED: "red", UNDECIDED: "yellow", SHOWN: "cyan"}
 
 
@@ -67,37 +69,24 @@ def found_text(goal: Goal, one: Against | None, verdict: str) -> str:
     return f"n^{text.replace('x', '')}" if goal.kind == "growth" else text
 
 
-def off_text(distance: float) -> str:
-    """How far on the wrong side of the bound (+) or on the right one (-)."""
-    return "" if math.isnan(distance) else f"{100 * distance:+.0f} %"
-
-
-def _percent(share: float) -> str:
-    return "" if math.isnan(share) else f"{100 * share:.0f}%"
-
-
-def _lengths(goal: Goal) -> str:
-    return f", n = {', '.join(f'{n:,}' for n in goal.lengths)}" if goal.lengths else ""
-
-
 def _cells(result: Result, one: Against | None, first: bool) -> list[str]:
-    goal = result.goal
-    against = f" : {one.baseline}" if one is not None and one.baseline else ""
-    shares = [_percent(result.share), _percent(one.share if one is not None else math.nan)]
-    ratio = known(one.memory_ratio if one is not None else math.nan, ratio_text)
-    timed = one is not None and one.baseline
+    goal, beside = result.goal, one or NOBODY
+    lengths = f", n = {', '.join(f'{n:,}' for n in goal.lengths)}" if goal.lengths else ""
+    share, its = (words.number_text(part, ".0%") for part in (result.share, beside.share))
+    ratio = known(beside.memory_ratio, ratio_text)
     return [
         goal.id if first else "",
-        goal.what + _lengths(goal) if first else "",
-        goal.measured + against,
+        goal.what + lengths if first else "",
+        " : ".join(filter(None, (goal.measured, beside.baseline))),
         bound_text(goal),
         found_text(goal, one, result.verdict),
         result.verdict,
-        off_text(result.distance) if first else "",
-        known(one.operations_ratio, ratio_text) if one is not None else "",
-        " : ".join(filter(None, shares)) if timed else shares[0],
+        # beyond the bound (+) or within it (-)
+        words.number_text(100 * result.distance, "+.0f", " %") if first else "",
+        known(beside.operations_ratio, ratio_text),
+        " : ".join(filter(None, (share, its))) if beside.baseline else share,
         " ".join(filter(None, (known(result.peak_bytes, bytes_text), ratio))),
-        "" if math.isnan(result.margin) else f"{result.margin:.3g}x",
+        words.number_text(result.margin, ".3g", "x"),
         "" if goal.prototype is None else number_text(goal, goal.prototype),
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,10 +20,9 @@ from harness.records import journal
 from harness.registry import builtins
 from reference_impls.mtsa import optimized
 from suites.programs.goals import __main__ as program
-from suites.programs.goals import accuracy, judge, plan, store
+from suites.programs.goals import accuracy, judge, plan
 from suites.programs.goals.goal import Goal, load
-from suites.programs.goals.judge import MET, MISSED, UNDECIDED
-from suites.programs.goals.readings import Readings
+from suites.programs.goals.judge import MET, MISSED, UNDECIDED, Readings
 from suites.programs.goals.test_judge import (
     BOTH,
     KNOWN,
@@ -203,17 +203,14 @@ class Stop(Exception):
     """The user's ctrl-C, at a place of our choice."""
 
 
-@pytest.mark.parametrize("after", [4, 13])
 def test_killed_and_started_again_every_ratio_is_there_and_nothing_is_done_twice(
-    tmp_path: Path, made_up: None, after: int
+    tmp_path: Path, made_up: None
 ) -> None:
     session, _ = made_up_sessions(tmp_path)
-    steps = 0
+    steps = itertools.count(1)
 
     def stop(step: Any, record: Mapping[str, Any]) -> None:
-        nonlocal steps
-        steps += 1
-        if steps == after:
+        if next(steps) == 13:
             raise Stop
 
     with pytest.raises(Stop):
@@ -257,27 +254,27 @@ def test_a_failed_baseline_keeps_nobody_waiting(
 # --- records of a folder
 
 
-def put(folder: Path, records: Sequence[Mapping[str, Any]]) -> None:
-    with journal.Writer(folder, {"fingerprint": {"model": "some machine"}}) as writer:
-        for record in records:
-            writer.append(record)
-
-
 def test_a_folder_is_judged_by_its_newest_code_and_holds_one_machine(tmp_path: Path) -> None:
     one = planned(at_most=1.2)
+
+    def put(records: Sequence[Mapping[str, Any]]) -> None:
+        with journal.Writer(tmp_path, {"fingerprint": {"model": "some machine"}}) as writer:
+            for record in records:
+                writer.append(record)
+
     with pytest.raises(UsageError, match="holds no record of these goals"):
-        store.read_folder(tmp_path, [one])
+        judge.read_folder(tmp_path, [one])
     records = timed(one, [1.1])
     old = [r | {"key": f"{r['key']} old", "code": "old"} for r in timed(one, [1.4])]
-    put(tmp_path, [*old, *records, *verified(one)])
-    held, warnings = store.read_folder(tmp_path, [one])
+    put([*old, *records, *verified(one)])
+    held, warnings = judge.read_folder(tmp_path, [one])
     assert not warnings
-    [result] = store.judge_all([one], held, KNOWN.mechanisms)
+    [result] = judge.judge_all([one], held, KNOWN.mechanisms)
     assert result.verdict == MET
     assert held["cpu"].blocks == 7
-    put(tmp_path, [r | {"key": f"{r['key']} 2", "fingerprint": "another"} for r in records])
+    put([r | {"key": f"{r['key']} 2", "fingerprint": "another"} for r in records])
     with pytest.raises(UsageError, match="2 different machines"):
-        store.read_folder(tmp_path, [one])
+        judge.read_folder(tmp_path, [one])
 
 
 # --- the command
@@ -309,8 +306,8 @@ def test_a_real_run_measures_judges_tells_and_goes_on_where_it_was(
     where = ("--device", "cpu", "--journal", str(folder))
     assert goals(*where).exit_code == 1  # one implementation is not there
     plans = plan.planned(wanted.chosen(), wanted.profiles, KNOWN)
-    held, _ = store.read_folder(folder, plans)
-    by_id = {r.goal.id: r for r in store.judge_all(plans, held, KNOWN.mechanisms)}
+    held, _ = judge.read_folder(folder, plans)
+    by_id = {r.goal.id: r for r in judge.judge_all(plans, held, KNOWN.mechanisms)}
     tiny, tiny_core = by_id.pop("tiny"), by_id.pop("tiny-core")
     assert tiny.worst is not None
     assert tiny.worst.value.count == 2
