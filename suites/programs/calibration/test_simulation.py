@@ -16,11 +16,20 @@ from scipy.stats import binom, norm, t
 from typer.testing import CliRunner
 
 from harness.stats import MeanDifference, compare_means
-from suites.programs.calibration.statistics import conditions as declared
 from suites.programs.calibration.statistics import experiments
 from suites.programs.calibration.statistics.__main__ import app
-from suites.programs.calibration.statistics.conditions import Condition, conditions
-from suites.programs.calibration.statistics.run import HEADS, Chunk, chunks, count, done, run, score
+from suites.programs.calibration.statistics.run import (
+    HEADS,
+    Chunk,
+    Condition,
+    Goal,
+    chunks,
+    conditions,
+    count,
+    done,
+    run,
+    score,
+)
 from suites.programs.command import markdown_table
 from suites.support.command_line import ROOT
 from suites.support.parameters import few
@@ -60,7 +69,7 @@ def test_every_condition_has_a_name_and_draws_of_its_own() -> None:
         ("near", 0.063, False),
     ],
 )
-def test_goals_reach_as_far_as_chance_does(goal: declared.Goal, rate: float, met: bool) -> None:
+def test_goals_reach_as_far_as_chance_does(goal: Goal, rate: float, met: bool) -> None:
     condition = Condition("", "paired_statistic", {}, 0.05, goal)
     assert condition.met(round(rate * 100_000), 100_000) is met
 
@@ -167,7 +176,7 @@ def test_chunks_draw_different_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
         seen.append(generator.random())
         return False
 
-    monkeypatch.setitem(experiments.EXPERIMENTS, "paired_statistic", noting)
+    monkeypatch.setattr(experiments, "paired_statistic", noting)
     for number in (0, 1):
         for condition in SHORT:
             count(condition, number, 1)

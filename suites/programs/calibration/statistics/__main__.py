@@ -9,8 +9,14 @@ import typer
 
 from harness.cli.output import say, steps
 from harness.errors import UsageError
-from suites.programs.calibration.statistics.conditions import conditions
-from suites.programs.calibration.statistics.run import HEADS, chunks, done, run, score
+from suites.programs.calibration.statistics.run import (
+    HEADS,
+    chunks,
+    conditions,
+    done,
+    run,
+    score,
+)
 from suites.programs.command import (
     application,
     console,
