@@ -53,15 +53,7 @@ def growth(name: str, length: int) -> float:
 
 
 def bench(scale: float = 1.0, lstm: str = LSTM) -> Iterator[dict[str, Any]]:
-    """Times, memory and margins: setting A, and a sweep over lengths in which DiSA runs out.
-
-    Parameters
-    ----------
-    scale : float
-        Of all times.
-    lstm : str
-        What the LSTM is called.
-    """
+    """Times, memory and margins: setting A, and a sweep over lengths in which DiSA runs out."""
     rng = np.random.default_rng(0)
     problems = [(64, 64), *((4, n) for n in LENGTHS)]
     passes = {"forward": 1.0, "training": 3.0}

@@ -15,7 +15,7 @@ from harness.errors import UsageError
 from harness.records import journal
 from suites.programs.command import console
 from suites.programs.gpu import __main__ as gpu
-from suites.programs.gpu.parts import LARGE, Part, parts
+from suites.programs.gpu.__main__ import LARGE, Part, parts
 
 SCRIPT = """
 import pathlib, subprocess, sys, time

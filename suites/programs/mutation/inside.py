@@ -30,7 +30,7 @@ from harness.verify.golden import check_one, load
 from reference_impls.mechanism import Implementation, Mechanism, Unsupported
 from suites.programs.mutation.draw import REPOSITORY, ROOT, Unit, module_name, short, units
 from suites.programs.mutation.relevance import TEST, traced
-from suites.support.planting import Planted
+from suites.support.patching import Planted
 
 SUITES = Path(__file__).parents[2]
 GOLDENS = SUITES / "harness" / "verify" / "golden"
