@@ -114,14 +114,6 @@ def test_without_holm_the_family_is_wrong_too_often(monkeypatch: pytest.MonkeyPa
     assert not condition.met(count(condition, 0, 500), 500)
 
 
-def test_folds_as_drawn_are_as_correlated_as_they_say() -> None:
-    random = np.random.default_rng(0)
-    drawn = np.array([experiments._correlated_folds(random, 4, 0.25) for _ in range(20_000)])
-    found = np.corrcoef(drawn.T)
-    assert found[np.triu_indices(4, 1)] == pytest.approx([0.25] * 6, abs=0.03)
-    assert drawn.std(axis=0) == pytest.approx([1.0] * 4, abs=0.03)
-
-
 def test_the_learners_are_equally_good_and_share_their_corpus() -> None:
     random = np.random.default_rng(0)
     first, second = [], []

@@ -2,29 +2,188 @@
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
-from harness.cli.output import duration, say, steps
+from harness.cli.output import bare_table, duration, say, steps
 from harness.errors import UsageError
 from harness.measure import blocks, device
 from harness.profile import Profile
 from harness.registry import Registry
-from suites.programs.command import application, console, finish
-from suites.programs.goals import accuracy, table
-from suites.programs.goals.goal import DEVICES, load
-from suites.programs.goals.judge import RESULTS, Held, judge_all, read_folder
-from suites.programs.goals.plan import Planned, planned, registry, sessions
+from harness.stats import Interval, ratio_text
+from reports.core import words
+from reports.core.words import bytes_text, known
+from suites.programs.command import application, console, finish, markdown_table
+from suites.programs.goals import accuracy
+from suites.programs.goals.judge import (
+    MET,
+    MISSED,
+    NOT_HERE,
+    RESULTS,
+    SHOWN,
+    UNDECIDED,
+    Against,
+    Held,
+    Result,
+    bounded_by,
+    judge_all,
+    read_folder,
+)
+from suites.programs.goals.plan import DEVICES, Goal, Planned, load, planned, registry, sessions
 
 PURPOSE = "goals"
 
 app = application()
+
+HEADS = (
+    "goal",
+    "what",
+    "measured : against",
+    "bound",
+    "found",
+    "verdict",
+    "off",
+    "ops",
+    "of peak",
+    "memory",
+    "margin",
+    "prototype",
+)
+NOBODY = Against("", Interval(math.nan, math.nan, math.nan, 0), 1.0, "")
+_COLOURS = {MET: "green", MISSED: "red", UNDECIDED: "yellow", SHOWN: "cyan"}
+
+
+def number_text(goal: Goal, value: float) -> str:
+    """A bound or a prototype's figure, in the goal's unit."""
+    if goal.kind == "accuracy":
+        return f"{value:.1e}"
+    return f"n^{value:g}" if goal.kind == "growth" else f"{value:g}x"
+
+
+def bound_text(goal: Goal) -> str:
+    """``<= 1.2x``."""
+    if goal.bound is None:
+        return "fits" if goal.kind == "fits" else ""
+    return f"{'<=' if goal.at_least is None else '>='} {number_text(goal, goal.bound)}"
+
+
+def found_text(goal: Goal, one: Against | None, verdict: str) -> str:
+    """``1.24x [1.20, 1.28]``."""
+    if one is None:
+        return "fits" if goal.kind == "fits" and verdict == MET else ""
+    if goal.kind == "accuracy":
+        return f"{one.value.ratio:.1e}"
+    text = str(one.value)
+    return f"n^{text.replace('x', '')}" if goal.kind == "growth" else text
+
+
+def _cells(result: Result, one: Against | None, first: bool) -> list[str]:
+    goal, beside = result.goal, one or NOBODY
+    lengths = f", n = {', '.join(f'{n:,}' for n in goal.lengths)}" if goal.lengths else ""
+    share, its = (words.number_text(part, ".0%") for part in (result.share, beside.share))
+    ratio = known(beside.memory_ratio, ratio_text)
+    return [
+        goal.id if first else "",
+        goal.what + lengths if first else "",
+        " : ".join(filter(None, (goal.measured, beside.baseline))),
+        bound_text(goal),
+        found_text(goal, one, result.verdict),
+        result.verdict,
+        # beyond the bound (+) or within it (-)
+        words.number_text(100 * result.distance, "+.0f", " %") if first else "",
+        known(beside.operations_ratio, ratio_text),
+        " : ".join(filter(None, (share, its))) if beside.baseline else share,
+        " ".join(filter(None, (known(result.peak_bytes, bytes_text), ratio))),
+        words.number_text(result.margin, ".3g", "x"),
+        "" if goal.prototype is None else number_text(goal, goal.prototype),
+    ]
+
+
+def rows(results: Sequence[Result]) -> list[list[str]]:
+    """One line for each goal, by its worst baseline; of what is only shown one for each.
+
+    None for goals of a device that is not here: `sentences` names them.
+    """
+    lines = []
+    for result in results:
+        if result.verdict == NOT_HERE:
+            continue
+        shown: Sequence[Against | None] = result.against if result.verdict == SHOWN else ()
+        for i, one in enumerate(shown or (result.worst,)):
+            lines.append(_cells(result, one, i == 0))
+    return lines
+
+
+def remarks(results: Sequence[Result]) -> list[str]:
+    """Below the table: what bounds a goal that was not met, and why something is not there.
+
+    Goals of which the same is said share a line.
+    """
+    lines: dict[str, list[str]] = {}
+    for result in results:
+        says = [result.detail] if result.detail else []
+        if result.verdict in (MISSED, UNDECIDED) and (bound := bounded_by(result)):
+            says.append(bound)
+        one = result.worst
+        if result.verdict == UNDECIDED and one is not None and not one.value.known:
+            says.append("one block gives no interval")
+        elif result.verdict == UNDECIDED and one is not None and one.floor > 1:
+            floor = f"{100 * (one.floor - 1):.1f} %" if math.isfinite(one.floor) else "not known"
+            says.append(f"noise floor {floor}")
+        if says and result.verdict != NOT_HERE:
+            lines.setdefault(f"{result.verdict}: {'; '.join(says)}", []).append(result.goal.id)
+    return [f"{', '.join(ids)}: {said}" for said, ids in lines.items()]
+
+
+def sentences(results: Sequence[Result], held: Mapping[str, Held]) -> list[str]:
+    """How many goals ended how, which wait for another device, and where they were measured."""
+    counts = Counter(result.verdict for result in results)
+    said = [", ".join(f"{count} {verdict}" for verdict, count in counts.most_common()) + "."]
+    elsewhere: dict[str, list[str]] = {}
+    for result in results:
+        if result.verdict == NOT_HERE:
+            elsewhere.setdefault(result.detail, []).append(result.goal.id)
+    said += [f"Not here ({why}): {', '.join(ids)}." for why, ids in elsewhere.items()]
+    for where, one in held.items():
+        f = one.fingerprint
+        threads = ", one thread" if where == "cpu" else ""
+        said.append(
+            f"{f.get('model', where)} ({where}{threads}), torch {f.get('torch', '?')}; "
+            f"up to {one.blocks} blocks; ratios with 95 % t-intervals over blocks"
+            f"{'; commits ' * bool(one.commits)}{', '.join(one.commits)}."
+        )
+    return said
+
+
+LEGEND = (
+    "off: beyond the bound (+) or within it (-). ops: operations over the baseline's, by formulas. "
+    "of peak: operations per second, of the session's best matrix product, ours : the baseline's. "
+    "memory: our peak, and over the baseline's. margin: error budget over error at this size."
+)
+
+
+def print_results(out: Console, results: Sequence[Result], held: Mapping[str, Held]) -> None:
+    """Print table, remarks and sentences."""
+    table = bare_table()
+    for head in HEADS:
+        table.add_column(head, overflow="fold", no_wrap=head in ("bound", "found", "verdict"))
+    verdict = HEADS.index("verdict")
+    for line in rows(results):
+        cells = [escape(cell) for cell in line]
+        cells[verdict] = f"[{_COLOURS.get(line[verdict], 'bold red')}]{cells[verdict]}[/]"
+        table.add_row(*cells)
+    out.print(table)
+    for text in [LEGEND, *remarks(results), *sentences(results, held)]:
+        say(out, text)
 
 
 class Work:
@@ -96,7 +255,7 @@ def _fingerprints(asked: str, plans: Sequence[Planned], out: Console) -> list[di
 
 def _dry(out: Console, plans: Sequence[Planned], works: Sequence[Work]) -> None:
     for plan in plans:
-        say(out, f"{plan.goal.id}: {plan.goal.what}; {table.bound_text(plan.goal) or 'shown'}")
+        say(out, f"{plan.goal.id}: {plan.goal.what}; {bound_text(plan.goal) or 'shown'}")
         for case in plan.cases:
             say(out, f"  {case.id}")
         if plan.missing:
@@ -157,9 +316,10 @@ def main(
             held = {str(work.fingerprint["device"]): work.held() for work in works}
         results = judge_all(plans, held, known.mechanisms)
         if markdown:
-            print(table.markdown(results, held))
+            print(markdown_table(HEADS, rows(results)), "", LEGEND, sep="\n")
+            print(*(f"- {line}" for line in remarks(results)), *sentences(results, held), sep="\n")
         else:
-            table.print_results(out, results, held)
+            print_results(out, results, held)
         return int(any(result.verdict not in RESULTS for result in results))
 
     finish("goals", command)

@@ -23,7 +23,7 @@ from harness.verify.batches import Batch, ragged
 from harness.verify.budget import worst
 from harness.verify.check import check_drawn
 from reference_impls.mechanism import BadOption
-from suites.programs.goals.goal import Goal
+from suites.programs.goals.plan import Goal
 
 KIND = "accuracy"
 LENGTHS = (65, 257)

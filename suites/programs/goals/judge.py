@@ -23,8 +23,7 @@ from harness.records.schema import MEASURED, short_commit
 from harness.stats import Interval, noise_floor, ratio_interval, ratio_text, verdict
 from reference_impls.mechanism import Mechanism
 from suites.programs.goals.accuracy import KIND, case_of
-from suites.programs.goals.goal import Goal
-from suites.programs.goals.plan import TIMED, Planned
+from suites.programs.goals.plan import TIMED, Goal, Planned
 
 MET, MISSED, UNDECIDED, SHOWN = "met", "missed", "undecided", "shown"
 CANNOT = ("oom", "unsupported")
