@@ -16,7 +16,7 @@ from harness.measure.device import device_fingerprint
 from suites.programs.calibration.plan import CONDITIONS, Goal, Plan, short, standard
 from suites.programs.calibration.run import load, missing, run
 from suites.programs.calibration.score import ATTNBENCH, ONE_RUN, POOLED, Score, Share, score
-from suites.programs.command import application, console, finish, markdown_table, print_judged
+from suites.programs.command import application, console, finishing, print_judged
 
 app = application()
 JUDGES = (ATTNBENCH, ONE_RUN, POOLED)
@@ -105,6 +105,7 @@ def _measure(out: Console, plan: Plan, conditions: list[str], folder: Path) -> b
 
 
 @app.command()
+@finishing("calibrate")
 def main(
     comparisons: Annotated[int, typer.Option(help="of each kind, under each condition")] = 200,
     blocks: Annotated[int, typer.Option(help="fresh interpreters")] = 15,
@@ -115,31 +116,25 @@ def main(
         str, typer.Option("--from", metavar="DIR", help="judge these records, measure nothing")
     ] = "",
     markdown: Annotated[bool, typer.Option("--markdown", help="the table of docs/results")] = False,
-) -> None:
+) -> int:
     """Prove the measuring: no difference where there is none, 10 % and 5 % found where they are.
 
     Killed and started again it goes on where it was. Exit code 1: the goals are not met.
     """
     out = console(markdown)
-
-    def command() -> int:
-        plan_id, measured = "", True
-        if not given:
-            plan = short() if quick else standard(comparisons, blocks)
-            plan_id = plan.id
-            measured = _measure(out, plan, _conditions(conditions), Path(journal))
-        plan, records, warnings = load(Path(given or journal), plan_id)
-        for warning in warnings:
-            print(f"calibrate: {warning}", file=sys.stderr)
-        result = score(plan, records)
-        if markdown:
-            print(markdown_table(HEADS, rows(result)), "", *sentences(result), sep="\n")
-        else:
-            few = "blocks" if quick else ""
-            print_judged(out, HEADS, rows(result), sentences(result), met=result.reached, few=few)
-        return int(not measured or not (result.reached or quick))
-
-    finish("calibrate", command)
+    plan_id, measured = "", True
+    if not given:
+        plan = short() if quick else standard(comparisons, blocks)
+        plan_id = plan.id
+        measured = _measure(out, plan, _conditions(conditions), Path(journal))
+    plan, records, warnings = load(Path(given or journal), plan_id)
+    for warning in warnings:
+        print(f"calibrate: {warning}", file=sys.stderr)
+    result = score(plan, records)
+    said, few = sentences(result), "blocks" if quick else ""
+    met = result.reached
+    print_judged(out, HEADS, rows(result), said, met=met, few=few, markdown=markdown)
+    return int(not measured or not (result.reached or quick))
 
 
 if __name__ == "__main__":

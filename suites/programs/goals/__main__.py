@@ -22,7 +22,7 @@ from harness.registry import Registry
 from harness.stats import Interval, ratio_text
 from reports.core import words
 from reports.core.words import bytes_text, known
-from suites.programs.command import application, console, finish, markdown_table
+from suites.programs.command import application, console, finishing, markdown_table
 from suites.programs.goals import accuracy
 from suites.programs.goals.judge import (
     MET,
@@ -265,6 +265,7 @@ def _dry(out: Console, plans: Sequence[Planned], works: Sequence[Work]) -> None:
 
 
 @app.command()
+@finishing("goals")
 def main(
     only: Annotated[
         list[str] | None, typer.Option(metavar="ID", help="a goal; may be repeated")
@@ -281,48 +282,44 @@ def main(
     ] = "auto",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="the cases; measure nothing")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="the table of docs/results")] = False,
-) -> None:
+) -> int:
     """Measure the goals of performance and say met, missed or undecided, on one thread.
 
     Killed and started again it goes on where it was. Exit code 1: something could not be measured.
     """
     out = console(markdown)
-
-    def command() -> int:
-        if count is not None and count < 1:
-            raise UsageError(f"--blocks: given {count}; expected at least 1")
-        goals, known = load(), registry()
-        plans = planned(goals.chosen(only or ()), goals.profiles, known)
-        if given:
-            held, warnings = read_folder(Path(given), plans)
-            for warning in warnings:
-                print(f"goals: {warning}", file=sys.stderr)
-        else:
-            works = []
-            for found in _fingerprints(asked, plans, out):
-                profile = goals.profiles[found["device"]]
-                profile = replace(profile, blocks=count or profile.blocks)
-                works.append(Work(found, plans, profile, known, Path(journal)))
-            if dry_run:
-                _dry(out, plans, works)
-                return 0
-            for work in works:
-                say(out, work.plan_line())
-                try:
-                    work.measure(out)
-                except KeyboardInterrupt:
-                    say(out, f"stopped; what is finished is in {journal}: the same command goes on")
-                    raise
-            held = {str(work.fingerprint["device"]): work.held() for work in works}
-        results = judge_all(plans, held, known.mechanisms)
-        if markdown:
-            print(markdown_table(HEADS, rows(results)), "", LEGEND, sep="\n")
-            print(*(f"- {line}" for line in remarks(results)), *sentences(results, held), sep="\n")
-        else:
-            print_results(out, results, held)
-        return int(any(result.verdict not in RESULTS for result in results))
-
-    finish("goals", command)
+    if count is not None and count < 1:
+        raise UsageError(f"--blocks: given {count}; expected at least 1")
+    goals, known = load(), registry()
+    plans = planned(goals.chosen(only or ()), goals.profiles, known)
+    if given:
+        held, warnings = read_folder(Path(given), plans)
+        for warning in warnings:
+            print(f"goals: {warning}", file=sys.stderr)
+    else:
+        works = []
+        for found in _fingerprints(asked, plans, out):
+            profile = goals.profiles[found["device"]]
+            profile = replace(profile, blocks=count or profile.blocks)
+            works.append(Work(found, plans, profile, known, Path(journal)))
+        if dry_run:
+            _dry(out, plans, works)
+            return 0
+        for work in works:
+            say(out, work.plan_line())
+            try:
+                work.measure(out)
+            except KeyboardInterrupt:
+                say(out, f"stopped; what is finished is in {journal}: the same command goes on")
+                raise
+        held = {str(work.fingerprint["device"]): work.held() for work in works}
+    results = judge_all(plans, held, known.mechanisms)
+    if markdown:
+        print(markdown_table(HEADS, rows(results)), "", LEGEND, sep="\n")
+        print(*(f"- {line}" for line in remarks(results)), *sentences(results, held), sep="\n")
+    else:
+        print_results(out, results, held)
+    return int(any(result.verdict not in RESULTS for result in results))
 
 
 if __name__ == "__main__":

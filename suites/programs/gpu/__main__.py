@@ -24,7 +24,7 @@ from harness.json_file import write_json
 from harness.measure.device import device_fingerprint, environment
 from harness.records import journal
 from harness.registry import Registry
-from suites.programs.command import application, console, finish
+from suites.programs.command import application, console, finishing
 
 PART_SECONDS = 570.0
 """A lent machine runs no command for longer than ten minutes."""
@@ -240,6 +240,7 @@ def print_parts(
 
 
 @app.command()
+@finishing("gpu")
 def main(
     folder: Annotated[str, typer.Option(metavar="DIR", help="records, and how far it is")] = (
         "results/gpu"
@@ -255,43 +256,39 @@ def main(
         float | None, typer.Option(help="stop before so many are over; it goes on next time")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="the commands; run nothing")] = False,
-) -> None:
+) -> int:
     """Verify, measure and record all that only a GPU can tell, in parts of under ten minutes.
 
     Killed and started again it goes on where it was; what failed is run again if --only names it.
     attnbench report --journal OUT/gpu shows what --out OUT packed.
     Exit code 1: a part failed; 3: not everything is done.
     """
-
-    def command() -> int:
-        out = console()
-        every = list(parts(device))
-        unknown = set(only or ()) - {part.name for part in every}
-        if unknown:
-            raise UsageError(
-                f"--only: given {', '.join(sorted(unknown))}; expected "
-                f"{', '.join(part.name for part in every)}"
-            )
-        todo = [part for part in every if not only or part.name in only]
-        if dry_run:
-            for part in todo:
-                say(out, " ".join(part.command("python", device, folder)))
-            return 0
-        fingerprint = device_fingerprint(device)
-        place = Folder(Path(folder), _commit(), only or ())
-        say(out, f"{fingerprint['model']} ({device}), torch {fingerprint['torch']}; {folder}")
-        begun = time.monotonic()
-        try:
-            run_all(todo, place, device, None if minutes is None else 60 * minutes, out)
-        finally:
-            print_parts(out, place.parts, todo)
-            if packed:
-                files = bundle(Path(folder), Path(packed))
-                say(out, f"packed: {', '.join(map(str, files))}")
-        say(out, f"{duration(time.monotonic() - begun)}")
-        return code(place.parts, todo)
-
-    finish("gpu", command)
+    out = console()
+    every = list(parts(device))
+    unknown = set(only or ()) - {part.name for part in every}
+    if unknown:
+        raise UsageError(
+            f"--only: given {', '.join(sorted(unknown))}; expected "
+            f"{', '.join(part.name for part in every)}"
+        )
+    todo = [part for part in every if not only or part.name in only]
+    if dry_run:
+        for part in todo:
+            say(out, " ".join(part.command("python", device, folder)))
+        return 0
+    fingerprint = device_fingerprint(device)
+    place = Folder(Path(folder), _commit(), only or ())
+    say(out, f"{fingerprint['model']} ({device}), torch {fingerprint['torch']}; {folder}")
+    begun = time.monotonic()
+    try:
+        run_all(todo, place, device, None if minutes is None else 60 * minutes, out)
+    finally:
+        print_parts(out, place.parts, todo)
+        if packed:
+            files = bundle(Path(folder), Path(packed))
+            say(out, f"packed: {', '.join(map(str, files))}")
+    say(out, f"{duration(time.monotonic() - begun)}")
+    return code(place.parts, todo)
 
 
 def _commit() -> str:

@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from harness.cli.output import bare_table, say, steps
 from harness.errors import UsageError
-from suites.programs.command import application, console, finish
+from suites.programs.command import application, console, finishing
 from suites.programs.mutation.draw import (
     Equivalent,
     Mutant,
@@ -176,6 +176,7 @@ def _score(
 
 
 @app.command()
+@finishing("mutants")
 def main(
     packages: Annotated[list[str] | None, typer.Argument(help="packages; all if none")] = None,
     sample: Annotated[int, typer.Option(help="mutants per package, at most")] = 100,
@@ -183,21 +184,17 @@ def main(
     workers: Annotated[int, typer.Option(help="mutants at a time")] = 2,
     only: Annotated[str | None, typer.Option(help="run one mutant again, by its id")] = None,
     limit_s: Annotated[float, typer.Option(help="seconds beyond what the checks need")] = 20.0,
-) -> None:
+) -> int:
     """Put small faults into the mechanisms, and count those that the checks notice."""
     out = console()
-
-    def command() -> int:
-        for name, value in (("--sample", sample), ("--workers", workers), ("--limit-s", limit_s)):
-            if value <= 0:
-                raise UsageError(f"{name}: given {value}; expected a number above 0")
-        entries = read()
-        if only:
-            return _only(out, only, seed, workers, limit_s, entries)
-        chosen = select(packages or [])
-        return _score(out, chosen, sample, seed, workers, limit_s, entries)
-
-    finish("mutants", command)
+    for name, value in (("--sample", sample), ("--workers", workers), ("--limit-s", limit_s)):
+        if value <= 0:
+            raise UsageError(f"{name}: given {value}; expected a number above 0")
+    entries = read()
+    if only:
+        return _only(out, only, seed, workers, limit_s, entries)
+    chosen = select(packages or [])
+    return _score(out, chosen, sample, seed, workers, limit_s, entries)
 
 
 if __name__ == "__main__":
