@@ -281,20 +281,19 @@ class IllConditioned(Attention):
         return super().weigh(scores * 1e6, mask)
 
 
-class InfiniteInHalf(Attention):
-    """Adds the scores' exponentials without subtracting the maximum."""
-
-    def weigh(self, scores: Tensor, mask: Tensor) -> Tensor:
-        weights = (40 * scores).exp() * mask[:, None, :]
-        return weights / weights.sum(-1, keepdim=True).clamp(min=1e-30)
-
-
 class OverflowsWhenLarge(Attention):
     """Subtracts no maximum: large scores overflow."""
 
     def weigh(self, scores: Tensor, mask: Tensor) -> Tensor:
         weights = scores.exp() * mask[:, None, :]
         return weights / weights.sum(-1, keepdim=True).clamp(min=1e-30)
+
+
+class InfiniteInHalf(OverflowsWhenLarge):
+    """Adds the scores' exponentials without subtracting the maximum."""
+
+    def weigh(self, scores: Tensor, mask: Tensor) -> Tensor:
+        return super().weigh(40 * scores, mask)
 
 
 class LeaksWhenLarge(Attention):
