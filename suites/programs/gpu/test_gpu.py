@@ -46,12 +46,11 @@ def pretended(*names: str) -> list[Part]:
 
 
 def run(
-    todo: Sequence[Part], place: Path, commit: str = "a", seconds: float | None = None,
-    again: Sequence[str] = (),
-) -> dict[str, Any]:  # fmt: skip
-    known = gpu.Folder(place, commit, again)
-    gpu.run_all(todo, known, "cpu", seconds, console())
-    return known.parts
+    todo: Sequence[Part], place: Path, seconds: float | None = None, **known: Any
+) -> dict[str, Any]:
+    folder = gpu.Folder(place, **{"commit": "a", **known})
+    gpu.run_all(todo, folder, "cpu", seconds, console())
+    return folder.parts
 
 
 def order(place: Path) -> list[str]:
