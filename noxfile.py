@@ -92,6 +92,16 @@ def part(session: nox.Session, name: str) -> Iterator[None]:
         session.log(f"part {name}: {time.monotonic() - begun:.0f} s")
 
 
+@contextmanager
+def tried(session: nox.Session, name: str, failed: list[str]) -> Iterator[None]:
+    """The same of a part after which others are run all the same; note it where it failed."""
+    try:
+        with part(session, name):
+            yield
+    except CommandFailed:
+        failed.append(name)
+
+
 def pip(session: nox.Session, *arguments: str) -> None:
     """Install into the shared environment."""
     run_in_shared(session, "python", "-m", "pip", "install", "--quiet", *arguments)
@@ -215,24 +225,15 @@ def nightly(session: nox.Session) -> None:
     """
     chosen = programs(session)
     prepare(session)
-    failed = []
-    try:
-        with part(session, "the full matrix"):
-            in_parallel(session, "nightly and not alone")
-            run_in_shared(session, "pytest", "-m", "nightly and alone", success_codes=(0, NO_TESTS))
-    except CommandFailed:
-        failed.append("the full matrix")
+    failed: list[str] = []
+    with tried(session, "the full matrix", failed):
+        in_parallel(session, "nightly and not alone")
+        run_in_shared(session, "pytest", "-m", "nightly and alone", success_codes=(0, NO_TESTS))
     for name, arguments in chosen:
-        try:
-            with part(session, name):
-                run_in_shared(session, "python", *arguments)
-        except CommandFailed:
-            failed.append(name)
-    try:
-        with part(session, f"audit of the Triton kernels by {AUDITED_TRITON}"):
-            audit_other_triton(session)
-    except CommandFailed:
-        failed.append("audit of the Triton kernels")
+        with tried(session, name, failed):
+            run_in_shared(session, "python", *arguments)
+    with tried(session, f"audit of the Triton kernels by {AUDITED_TRITON}", failed):
+        audit_other_triton(session)
     if failed:
         session.error(f"failed: {', '.join(failed)}")
 
@@ -267,14 +268,12 @@ def calibrate(session: nox.Session) -> None:
         run_in_shared(session, "python", "-m", CALIBRATIONS[options[1]], *options[2:])
         return
     quick = [option for option in options if option == "--quick"]
-    failed = None
-    try:
-        run_in_shared(session, "python", "-m", CALIBRATIONS["timing"], *options)
-    except CommandFailed as error:
-        failed = error  # goals not met, perhaps: the other part is worth knowing all the same
-    run_in_shared(session, "python", "-m", CALIBRATIONS["statistics"], *quick)
-    if failed is not None:
-        raise failed
+    failed: list[str] = []  # goals not met, perhaps: the other part is worth knowing all the same
+    for name, given in (("timing", options), ("statistics", quick)):
+        with tried(session, name, failed):
+            run_in_shared(session, "python", "-m", CALIBRATIONS[name], *given)
+    if failed:
+        session.error(f"failed: {', '.join(failed)}")
 
 
 @nox.session(venv_backend="none")

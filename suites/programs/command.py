@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import ParamSpec
 
 import typer
 from rich.console import Console
@@ -11,6 +13,8 @@ from rich.table import Table
 
 from harness.cli.output import say
 from harness.errors import UsageError
+
+Given = ParamSpec("Given")
 
 
 def application() -> typer.Typer:
@@ -24,14 +28,22 @@ def console(table_alone: bool = False) -> Console:
     return out if out.is_terminal else Console(width=200, stderr=table_alone)
 
 
-def finish(name: str, command: Callable[[], int]) -> None:
-    """Do the command and end with its exit code; what can't be is one line, and 2."""
-    try:
-        code = command()
-    except UsageError as error:
-        print(f"{name}: {error}", file=sys.stderr)
-        code = 2
-    raise typer.Exit(code)
+def finishing(name: str) -> Callable[[Callable[Given, int]], Callable[Given, None]]:
+    """Make a command end with the exit code that it returns; what can't be is one line, and 2."""
+
+    def decorate(command: Callable[Given, int]) -> Callable[Given, None]:
+        @wraps(command)
+        def run(*arguments: Given.args, **options: Given.kwargs) -> None:
+            try:
+                code = command(*arguments, **options)
+            except UsageError as error:
+                print(f"{name}: {error}", file=sys.stderr)
+                code = 2
+            raise typer.Exit(code)
+
+        return run
+
+    return decorate
 
 
 def print_judged(
@@ -41,15 +53,16 @@ def print_judged(
     sentences: Sequence[str] = (),
     *,
     met: bool,
-    few: str = "",
+    few: str,
+    markdown: bool,
 ) -> None:
-    """Print a table, sentences, and whether the goals are met; not if it was a self-test.
+    """Print a table, sentences, and whether the goals are met; or what a page of docs shows.
 
-    Parameters
-    ----------
-    few : str
-        What a self-test has too few of; empty if it was none.
+    Of a self-test ``few`` says what it has too few of, and nothing is judged.
     """
+    if markdown:
+        print("\n".join([markdown_table(heads, rows), *([""] if sentences else []), *sentences]))
+        return
     table = Table(*heads)
     for row in rows:
         table.add_row(*row)

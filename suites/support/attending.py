@@ -44,24 +44,10 @@ EVERY = masks_of(*_NAMES.split(), "distance:0.7")
 class Problem:
     """Sizes and options of one call.
 
-    Attributes
-    ----------
-    n, batch, d_i, d_v : int
-    columns : int or None
-        Of s: d_v, 1, or None for no s.
-    masks : tuple of HeadMask
-        One per head.
-    later : tuple of HeadMask or None
-        Those of all samples but the first, where ranges differ by sample.
-    scale_t : {"log_sigmoid", "identity"}
-    padding : {"none", "tail", "holes"}
-        "tail": the last sample ends early; "holes": padding between real tokens too.
-    keep : float
-        Of pairs; 1 is no dropout.
-    scale : float
-        Factor on queries and source scores.
-    common : float
-        Added to all values.
+    ``columns`` are those of s: d_v, 1, or None for no s. ``masks`` has one per head, ``later``
+    those of all samples but the first, where ranges differ by sample. Padding is "none", a "tail"
+    of the last sample, or "holes" between real tokens too. ``keep`` is a share of pairs, ``scale``
+    a factor on queries and source scores, ``common`` is added to all values.
     """
 
     n: int = 20

@@ -33,18 +33,8 @@ def executable() -> str | None:
 
 @dataclass
 class Seen:
-    """One page as the browser saw it.
-
-    Attributes
-    ----------
-    requests : list of str
-        Addresses that were asked for, the page's own first.
-    complaints : list of str
-        Console messages, log entries and exceptions.
-    broken : list of str
-        Images without a picture.
-    wider : bool
-        Whether the page must be scrolled sideways.
+    """One page as the browser saw it: addresses that it asked for, its own first, complaints of
+    console and log, images without a picture, and whether it must be scrolled sideways.
     """
 
     requests: list[str] = field(default_factory=list)
@@ -60,14 +50,9 @@ def look(
     width: int = 1280,
     shots: Sequence[Path] = (),
 ) -> list[Seen]:
-    """Open pages one after another.
+    """Open pages one after another, for a reader whose system prefers what ``dark`` says.
 
-    Parameters
-    ----------
-    dark : bool
-        What the reader's system prefers.
-    shots : sequence of Path
-        Where pictures of the whole pages go, one for each; empty for none.
+    Pictures of the whole pages go to ``shots``, one for each, if there are any.
     """
     path = executable()
     assert path is not None, "no chromium here"

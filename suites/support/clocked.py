@@ -107,34 +107,25 @@ def slow_compiler(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..
 def time_compiled(
     name: str, slow: bool = False, beside: str = "", beside_first: bool = False
 ) -> dict[str, Any]:
-    """`time_case` of a module here, compiled, by a backend that generates no code.
-
-    With `beside` in turn with another one, compiled too.
-    """
-    backend: Any = slow_compiler if slow else "eager"
-
-    def compiled(module: torch.nn.Module, _: object) -> Any:
-        return torch.compile(module, backend=backend, dynamic=False)
-
-    with mock.patch("harness.measure.run.compiled", compiled):
-        other = case(beside, "+compiled") if beside else None
-        given = [HERE + one for one in dict.fromkeys((name, beside)) if one]
-        return time_case(
-            case(name, "+compiled"),
-            given,
-            rounds=5,
-            seconds=0.0,
-            beside=other,
-            beside_first=beside_first,
-        )
+    """`time_eagerly_compiled` of a module here; with `beside` in turn with another one."""
+    return time_eagerly_compiled(
+        slow,
+        case=case(name, "+compiled"),
+        given=[HERE + one for one in dict.fromkeys((name, beside)) if one],
+        rounds=5,
+        seconds=0.0,
+        beside=case(beside, "+compiled") if beside else None,
+        beside_first=beside_first,
+    )
 
 
-def time_eagerly_compiled(**arguments: Any) -> dict[str, Any]:
+def time_eagerly_compiled(slow: bool = False, **arguments: Any) -> dict[str, Any]:
     """`time_case` of whatever is given, compiled by a backend that generates no code."""
+    backend: Any = slow_compiler if slow else "eager"
 
     def compiled(module: torch.nn.Module, case: Case) -> Any:
         plain = case.run_settings().compile_mode is None
-        return module if plain else torch.compile(module, backend="eager", dynamic=False)
+        return module if plain else torch.compile(module, backend=backend, dynamic=False)
 
     with mock.patch("harness.measure.run.compiled", compiled):
         return time_case(**arguments)

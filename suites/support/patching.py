@@ -1,38 +1,83 @@
-"""Run a package of `reference_impls` with one place of its source text changed."""
+"""Run a module, or a package of `reference_impls`, with its source text changed."""
 
 from __future__ import annotations
 
 import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import linecache
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
 import reference_impls
-from suites.support.planting import Planted
 
 ROOT = Path(reference_impls.__path__[0])
 
 
+class NotPlanted(Exception):
+    """The changed text would not be, or was not, what ran: a fault of the runner, not a result."""
+
+
+class Planted(importlib.abc.SourceLoader):
+    """Finds one module, and loads another text for it, in this process from now on.
+
+    No bytecode of it is kept. A module that is imported already is refused by `NotPlanted`: others
+    may hold what its own text made.
+    """
+
+    def __init__(self, name: str, path: Path, source: str) -> None:
+        if name in sys.modules:
+            raise NotPlanted(f"{name} was imported before its text could be changed")
+        self.name, self.path, self.source = name, path, source
+        self.ran = False
+        sys.meta_path.insert(0, self)
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """For the module alone."""
+        return importlib.util.spec_from_loader(fullname, self) if fullname == self.name else None
+
+    def get_filename(self, fullname: str) -> str:
+        """Its own file, which tracebacks name."""
+        return str(self.path)
+
+    def get_data(self, path: str | bytes) -> bytes:
+        """The other text."""
+        return self.source.encode()
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run it, and remember that it ran."""
+        self.ran = True
+        super().exec_module(module)
+
+    def plant(self) -> None:
+        """Import the module; what its text raises comes through."""
+        # Who asks for the source of a function, as Triton does, gets this one; without a time of
+        # change it is not compared with the file's.
+        lines = self.source.splitlines(keepends=True)
+        linecache.cache[str(self.path)] = (len(self.source), None, lines, str(self.path))
+        importlib.import_module(self.name)
+
+    def confirm(self) -> None:
+        """Make certain that the changed text ran and is what everybody sees; else `NotPlanted`."""
+        module = sys.modules.get(self.name)
+        if not self.ran or getattr(module, "__loader__", None) is not self:
+            raise NotPlanted(f"{self.name} did not come from the changed text")
+
+
 @dataclass(frozen=True)
 class Patch:
-    """A small fault.
+    """A small fault: a text that occurs exactly once in a file of `ROOT`, and what takes its place.
 
-    Attributes
-    ----------
-    name : str
-        The fault in a few words.
-    implementation : str
-        ``mechanism.implementation`` in which it must be noticed.
-    file : str
-        Below ``reference_impls``, such as ``disa/modules.py``.
-    old, new : str
-        Text that occurs exactly once in the file, and what takes its place.
-    dtype : {"f64", "f32"}
-        In which it must be noticed; in f32 by its numbers, for there an error does not count.
+    It must be noticed in the implementation (``mechanism.implementation``), in the dtype: in f32 by
+    its numbers, for there an error does not count.
     """
 
     name: str
@@ -51,13 +96,7 @@ class Patch:
         return "reference_impls." + self.file.removesuffix(".py").replace("/", ".")
 
     def source(self) -> str:
-        """The changed text.
-
-        Raises
-        ------
-        ValueError
-            If the old text does not stand in the file exactly once.
-        """
+        """The changed text; ValueError if the old one does not stand there exactly once."""
         text = (ROOT / self.file).read_text(encoding="utf-8")
         if (count := text.count(self.old)) != 1:
             raise ValueError(f"{self.name!r}: {self.old!r} stands {count} times in {self.file}")
@@ -98,11 +137,7 @@ def _ours() -> dict[str, ModuleType]:
 def patched(patch: Patch) -> Iterator[None]:
     """Within it every module of a mechanism is imported anew, the patched one changed.
 
-    Raises
-    ------
-    ValueError
-        From `Patch.source`, and for a patch of a module that registers operators: those are not
-        imported anew.
+    A module that registers operators is not: patching it is a ValueError.
     """
     if patch.module.startswith(OPERATORS):
         raise ValueError(f"{patch.name!r}: {patch.module} registers operators with torch")

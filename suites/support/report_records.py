@@ -53,15 +53,7 @@ def growth(name: str, length: int) -> float:
 
 
 def bench(scale: float = 1.0, lstm: str = LSTM) -> Iterator[dict[str, Any]]:
-    """Times, memory and margins: setting A, and a sweep over lengths in which DiSA runs out.
-
-    Parameters
-    ----------
-    scale : float
-        Of all times.
-    lstm : str
-        What the LSTM is called.
-    """
+    """Times, memory and margins: setting A, and a sweep over lengths in which DiSA runs out."""
     rng = np.random.default_rng(0)
     problems = [(64, 64), *((4, n) for n in LENGTHS)]
     passes = {"forward": 1.0, "training": 3.0}
@@ -124,31 +116,18 @@ def runs(seed: int = 1) -> Iterator[dict[str, Any]]:
             for fold in range(10):
                 value = 0.8 + 0.003 * fold + gain + rng.normal(0, 0.002)
                 yield run(model, "cr", 0, {"accuracy": value}, fold, **cost)
-    for model, level in ((BASE, 0.5), (MINE, 0.2)):
-        for k in (5, 20):
-            for s in range(3):
-                relative = level * math.sqrt(k) / 2 + 0.001 * s
-                yield run(
-                    model,
-                    f"mirrored_summation[k={k}]",
-                    s,
-                    {"mse": 3 * relative, "relative_mse": relative},
-                )
-    for alpha in (0.5, -0.5):
-        for s in range(3):
-            yield run(
-                f"multi_scale_transformer.windowed[alpha={alpha}]",
-                "trec",
-                s,
-                {"accuracy": 0.85 + 0.02 * alpha + 0.001 * s},
-            )
     for s in range(3):
-        yield run(
-            "multi_scale_transformer.windowed[candidates=3;]",
-            "trec",
-            s,
-            {"accuracy": 0.83 + 0.001 * s + 0.0001 * (s % 2)},
-        )
+        for model, level in ((BASE, 0.5), (MINE, 0.2)):
+            for k in (5, 20):
+                relative = level * math.sqrt(k) / 2 + 0.001 * s
+                found = {"mse": 3 * relative, "relative_mse": relative}
+                yield run(model, f"mirrored_summation[k={k}]", s, found)
+        windowed = "multi_scale_transformer.windowed"
+        for alpha in (0.5, -0.5):
+            accuracy = 0.85 + 0.02 * alpha + 0.001 * s
+            yield run(f"{windowed}[alpha={alpha}]", "trec", s, {"accuracy": accuracy})
+        accuracy = 0.83 + 0.001 * s + 0.0001 * (s % 2)
+        yield run(f"{windowed}[candidates=3;]", "trec", s, {"accuracy": accuracy})
 
 
 def design(model: str = MINE, task: str = "trec", **more: Any) -> dict[str, Any]:
@@ -206,26 +185,24 @@ def frontier() -> Iterator[dict[str, Any]]:
 
 def stress() -> Iterator[dict[str, Any]]:
     """Multi-head fails beyond 100 in half precision, MTSA never."""
-    for name in (MINE, BASE):
-        for dtype, level in (("f32", 1e-7), ("f16", 1e-3)):
-            points = []
-            for kind in ("inputs", "scores"):
-                for scale in (0.01, 1.0, 100.0, 10_000.0):
-                    bad = name == BASE and dtype == "f16" and scale > 100
-                    points.append(
-                        {
-                            "kind": kind,
-                            "scale": scale,
-                            "ok": not bad,
-                            "gradient_ok": not bad,
-                            "error": None if bad else level,
-                            "budget": 4 * level,
-                            "gradient_error": level,
-                            "gradient_budget": 4 * level,
-                        }
-                    )
-            one = f"{name}-{dtype}-cpu"
-            yield record("stress", one, name=name, dtype=dtype, options={}, points=points)
+    for name, (dtype, level) in itertools.product((MINE, BASE), (("f32", 1e-7), ("f16", 1e-3))):
+        points = []
+        for kind, scale in itertools.product(("inputs", "scores"), (0.01, 1.0, 100.0, 10_000.0)):
+            ok = name != BASE or dtype != "f16" or scale <= 100
+            points.append(
+                {
+                    "kind": kind,
+                    "scale": scale,
+                    "ok": ok,
+                    "gradient_ok": ok,
+                    "error": level if ok else None,
+                    "budget": 4 * level,
+                    "gradient_error": level,
+                    "gradient_budget": 4 * level,
+                }
+            )
+        one = f"{name}-{dtype}-cpu"
+        yield record("stress", one, name=name, dtype=dtype, options={}, points=points)
 
 
 def attention() -> dict[str, Any]:

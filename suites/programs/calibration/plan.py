@@ -48,13 +48,7 @@ ARMS = (
 
 @dataclass(frozen=True)
 class Goal:
-    """How many of an arm's comparisons may, or must, be told apart from the base.
-
-    Attributes
-    ----------
-    at_most, at_least : float or None
-        Share of the comparisons.
-    """
+    """Which share of an arm's comparisons may, or must, be told apart from the base."""
 
     arm: str
     at_most: float | None = None
@@ -92,15 +86,8 @@ PROBLEMS = (
 class Plan:
     """A calibration; two with one `id` measure the same.
 
-    Attributes
-    ----------
-    comparisons : int
-        Of each arm, under each condition: the problems in turn, again and again.
-    blocks : int
-        Fresh interpreters.
-    rounds, seconds : int, float
-        Samples of one arm in one block: at least so many, and so much time.
-    problems : tuple of Problem
+    ``comparisons`` are of each arm, under each condition: the problems in turn, again and again.
+    Blocks are fresh interpreters; an arm has at least so many rounds, and so much time, in each.
     """
 
     comparisons: int

@@ -72,11 +72,6 @@ def missing(
 def load(folder: Path, plan_id: str = "") -> tuple[Plan, list[dict[str, Any]], list[str]]:
     """Plan, finished records and warnings of a folder.
 
-    Parameters
-    ----------
-    plan_id : str
-        Of the plan that is wanted; by default the only one that is there.
-
     Raises
     ------
     UsageError
@@ -138,16 +133,9 @@ def run(
     on_passage: Callable[[Mapping[str, Any]], None],
     time_arm: TimeArm | None = None,
 ) -> None:
-    """Measure passages and write a record of each.
+    """Measure passages, those of one condition and block together, and write a record of each.
 
-    Parameters
-    ----------
-    todo : list of Passage
-        Those of one condition together, and in it those of one block.
-    on_passage : callable
-        Called with every record written.
-    time_arm : callable, optional
-        Times one arm; a test gives made-up samples.
+    ``on_passage`` gets every record; ``time_arm`` times one arm: a test gives made-up samples.
     """
     time_arm = time_arm or partial(_time_arm, plan)
     environment = {
@@ -175,13 +163,15 @@ def _measure(
     todo = [(problem, arm) for problem in plan.of_repeat(passage.repeat) for arm in ARMS]
     random.Random(passage.key).shuffle(todo)
     arms: dict[str, dict[str, Mapping[str, Any]]] = {}
-    failed = ""
     for problem, arm in todo:
-        value = time_arm(interpreter, problem, arm)
-        arms.setdefault(problem.name, {})[arm.name] = value
-        if "detail" in value:
-            failed = failed or f"{problem.name}, {arm.name}: {value['detail']}"
-    record = {
+        arms.setdefault(problem.name, {})[arm.name] = time_arm(interpreter, problem, arm)
+    failed = [
+        f"{problem}, {arm}: {value['detail']}"
+        for problem, by_arm in arms.items()
+        for arm, value in by_arm.items()
+        if "detail" in value
+    ]
+    return {
         "kind": KIND,
         "key": passage.key,
         "plan_id": plan.id,
@@ -193,10 +183,8 @@ def _measure(
         "before": before,
         "after": devices.machine_state(),
         "arms": arms,
+        **({"detail": failed[0]} if failed else {}),
     }
-    if failed:
-        record["detail"] = failed
-    return record
 
 
 def _time_arm(plan: Plan, interpreter: Interpreter, problem: Problem, arm: Arm) -> dict[str, Any]:

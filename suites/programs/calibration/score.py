@@ -53,14 +53,9 @@ class Share:
 class Noise:
     """How noisy a condition was.
 
-    Attributes
-    ----------
-    spread : float
-        Median over comparisons of how far the A/A control's interval reaches from 1.
-    waited : float
-        Share of the wall time in which the arms had no core.
-    load : tuple of float
-        Least and greatest load of the machine (one minute's mean) before and after passages.
+    ``spread`` is the median over comparisons of how far the A/A control's interval reaches from 1,
+    ``waited`` the share of the wall time in which the arms had no core, ``load`` the least and
+    greatest of the machine (one minute's mean) before and after passages.
     """
 
     condition: str
@@ -71,17 +66,11 @@ class Noise:
 
 @dataclass(frozen=True)
 class Score:
-    """What a journal shows of one plan.
-
-    Attributes
-    ----------
-    missing : mapping
-        Comparisons of each condition that are not complete; they are not counted.
-    """
+    """What a journal shows of one plan; what is ``missing`` of a condition is not counted."""
 
     plan: Plan
-    shares: tuple[Share, ...]
-    noise: tuple[Noise, ...]
+    shares: list[Share]
+    noise: list[Noise]
     missing: Mapping[str, int]
 
     @property
@@ -148,13 +137,14 @@ def comparisons(
         for problem, arms in r["arms"].items():
             found.setdefault((r["repeat"], problem), {})[r["block"]] = arms
     wanted = {(repeat, problem.name) for repeat, problem in plan.pairs()}
-    complete = [found[pair] for pair in sorted(wanted & set(found)) if _whole(found[pair], plan)]
-    return complete, len(wanted) - len(complete)
-
-
-def _whole(blocks: Blocks, plan: Plan) -> bool:
     names = {arm.name for arm in ARMS}
-    return len(blocks) == plan.blocks and all(set(arms) == names for arms in blocks.values())
+    complete = [
+        blocks
+        for pair in sorted(wanted & set(found))
+        if len(blocks := found[pair]) == plan.blocks
+        and all(set(arms) == names for arms in blocks.values())
+    ]
+    return complete, len(wanted) - len(complete)
 
 
 def score(plan: Plan, records: Sequence[Mapping[str, Any]]) -> Score:
@@ -175,7 +165,7 @@ def score(plan: Plan, records: Sequence[Mapping[str, Any]]) -> Score:
             )
             shares += [Share(condition, arm, *count) for count in counts]
         noise.append(_noise(condition, floors, [r for r in records if r["condition"] == condition]))
-    return Score(plan, tuple(shares), tuple(noise), absent)
+    return Score(plan, shares, noise, absent)
 
 
 def _noise(condition: str, floors: list[float], records: list[Mapping[str, Any]]) -> Noise:

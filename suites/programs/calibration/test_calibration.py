@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from scipy.stats import t
 from typer.testing import CliRunner
 
 from harness.errors import UsageError
@@ -22,11 +21,9 @@ from harness.records import journal
 from harness.records.ratios import summarise
 from suites.harness.records.test_ratios import BASE, MINE, case_id, record
 from suites.programs.calibration import arms, plan, run, score
-from suites.programs.calibration import table as printed
-from suites.programs.calibration.__main__ import app
+from suites.programs.calibration.__main__ import app, sentences
 from suites.programs.calibration.plan import ARMS, Arm, Plan, Problem
 from suites.support.command_line import ROOT
-from suites.support.parameters import few
 
 FINGERPRINT = {"device": "made up"}
 PROBLEMS = tuple(Problem("product", (size,)) for size in range(10))
@@ -94,39 +91,6 @@ def measured(
     return score.score(found, records)
 
 
-def shares(result: score.Score) -> dict[tuple[str, str], float]:
-    return {(s.arm, s.judge): s.count / s.total for s in result.shares}
-
-
-def predicted(noise: float, blocks: int, ratio: float, draws: int = 4000) -> tuple[float, float]:
-    """How often a difference is claimed as slower, and as faster, worked out apart from harness."""
-    rng = np.random.default_rng(1)
-    shift, other = rng.normal(0, noise, (2, draws, blocks))
-    critical = t.ppf(0.975, blocks - 1) / math.sqrt(blocks)
-    floor = np.abs(shift.mean(axis=1)) + critical * shift.std(axis=1, ddof=1)
-    difference = other + math.log(ratio)
-    mean, half = difference.mean(axis=1), critical * difference.std(axis=1, ddof=1)
-    slower = (mean - half > 0) & (mean > floor)
-    faster = (mean + half < 0) & (mean < -floor)
-    return float(slower.mean()), float(faster.mean())
-
-
-@pytest.mark.parametrize("noise", few([0.02, 0.05, 0.09], [0.05]))
-def test_scores_are_what_the_statistics_predict(
-    tmp_path: Path, no_interpreter: None, noise: float
-) -> None:
-    what = Plan(200, 15, 3, 0.05, PROBLEMS)
-    found = shares(measured(tmp_path, what, MadeUp(noise)))
-    for arm in ("same", "5 % slower", "10 % slower"):
-        calls = next(a.calls for a in ARMS if a.name == arm)
-        slower, faster = predicted(noise, 15, calls / 20)
-        expected = slower + faster if arm == "same" else slower
-        error = math.sqrt(expected * (1 - expected) / 200)
-        assert found[arm, score.ATTNBENCH] == pytest.approx(expected, abs=4 * error + 0.01)
-    if noise == 0.05:
-        assert 0.3 < found["5 % slower", score.ATTNBENCH] < 0.95
-
-
 def test_goals_are_met_by_a_quiet_machine_and_by_no_noisy_one(
     tmp_path: Path, no_interpreter: None
 ) -> None:
@@ -180,7 +144,7 @@ def test_an_arm_that_fails_is_named_leaves_goals_open_and_is_tried_again(
     assert measured(tmp_path, what, good).missing == {"idle": 0}
 
 
-@pytest.mark.parametrize("factor", [0.9, 1.0, 1.03])
+@pytest.mark.parametrize("factor", [0.9, 1.0, 1.06])
 def test_the_verdict_is_the_one_bench_would_give(factor: float) -> None:
     rng = np.random.default_rng(int(factor * 100))
     times: list[dict[str, Any]] = []
@@ -203,6 +167,8 @@ def test_the_verdict_is_the_one_bench_would_give(factor: float) -> None:
     assert score.interval(blocks, "same") == row.time
     assert score.told_apart(blocks, "same", floor) == (row.verdict in ("slower", "faster"))
     assert (row.verdict == "faster") == (factor == 0.9)
+    slower = {block: {"5 % slower": found["same"]} for block, found in blocks.items()}
+    assert score.told_apart(slower, "5 % slower", floor) == (row.verdict == "slower")
 
 
 def test_pytest_benchmark_fails_what_is_more_than_five_per_cent_slower_on_the_wall() -> None:
@@ -291,7 +257,7 @@ def test_a_real_one_of_one_work_and_two_blocks(tmp_path: Path) -> None:
     result = score.score(found, records)
     assert found == what
     assert result.missing == {"idle": 0}
-    assert "idle" in printed.markdown(result)
+    assert any("idle" in line for line in sentences(result))
 
 
 @pytest.mark.parametrize(

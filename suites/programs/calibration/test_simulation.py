@@ -16,11 +16,20 @@ from scipy.stats import binom, norm, t
 from typer.testing import CliRunner
 
 from harness.stats import MeanDifference, compare_means
-from suites.programs.calibration.statistics import conditions as declared
 from suites.programs.calibration.statistics import experiments
 from suites.programs.calibration.statistics.__main__ import app
-from suites.programs.calibration.statistics.conditions import Condition, conditions
-from suites.programs.calibration.statistics.run import HEADS, Chunk, chunks, count, done, run, score
+from suites.programs.calibration.statistics.run import (
+    HEADS,
+    Chunk,
+    Condition,
+    Goal,
+    chunks,
+    conditions,
+    count,
+    done,
+    run,
+    score,
+)
 from suites.programs.command import markdown_table
 from suites.support.command_line import ROOT
 from suites.support.parameters import few
@@ -60,7 +69,7 @@ def test_every_condition_has_a_name_and_draws_of_its_own() -> None:
         ("near", 0.063, False),
     ],
 )
-def test_goals_reach_as_far_as_chance_does(goal: declared.Goal, rate: float, met: bool) -> None:
+def test_goals_reach_as_far_as_chance_does(goal: Goal, rate: float, met: bool) -> None:
     condition = Condition("", "paired_statistic", {}, 0.05, goal)
     assert condition.met(round(rate * 100_000), 100_000) is met
 
@@ -103,14 +112,6 @@ def test_without_holm_the_family_is_wrong_too_often(monkeypatch: pytest.MonkeyPa
     condition = BY_NAME["any false verdict among 7 equal models, Holm, n = 5"]
     monkeypatch.setattr(experiments, "holm", lambda p_values: list(p_values))
     assert not condition.met(count(condition, 0, 500), 500)
-
-
-def test_folds_as_drawn_are_as_correlated_as_they_say() -> None:
-    random = np.random.default_rng(0)
-    drawn = np.array([experiments._correlated_folds(random, 4, 0.25) for _ in range(20_000)])
-    found = np.corrcoef(drawn.T)
-    assert found[np.triu_indices(4, 1)] == pytest.approx([0.25] * 6, abs=0.03)
-    assert drawn.std(axis=0) == pytest.approx([1.0] * 4, abs=0.03)
 
 
 def test_the_learners_are_equally_good_and_share_their_corpus() -> None:
@@ -167,7 +168,7 @@ def test_chunks_draw_different_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
         seen.append(generator.random())
         return False
 
-    monkeypatch.setitem(experiments.EXPERIMENTS, "paired_statistic", noting)
+    monkeypatch.setattr(experiments, "paired_statistic", noting)
     for number in (0, 1):
         for condition in SHORT:
             count(condition, number, 1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,11 @@ from harness.verify.batches import Batch, ragged
 from harness.verify.budget import worst
 from harness.verify.check import check_drawn
 from reference_impls.mechanism import BadOption
-from suites.programs.goals.goal import Goal
+from suites.programs.goals.plan import Goal
 
 KIND = "accuracy"
 LENGTHS = (65, 257)
+_CRASHED = {"status": "crash"}
 OTHER_SCALE = "identity"
 """The variant with the other scale function, where a mechanism has one."""
 
@@ -55,24 +57,22 @@ def errors(
     mechanism, implementation = Registry(given).find(name)
     if not mechanism.score_weights:
         raise BadOption(f"{mechanism.name} names no weights that scale its scores: not tested")
-    configurations = [{}, mechanism.variants.get(OTHER_SCALE, {})]
+    other = mechanism.variants.get(OTHER_SCALE)
+    configurations = [{}, other] if other else [{}]
     by_scale: list[list[float]] = []
-    gradients, everything = [0.0], []
+    everything = []
     for scale in scales:
-        found = [0.0]
-        for options in configurations[: 2 if configurations[1] else 1]:
-            for n in LENGTHS:
-                label = f"scores times {scale:g}, {dict(options) or 'as it is'}, N={n}"
-                trial = Batch(label, options, ragged(n), score_scale=scale)
-                deviations = check_drawn(mechanism, implementation, trial, dtype, device)
-                found += [d.error for d in deviations if not d.gradient]
-                gradients += [d.error for d in deviations if d.gradient]
-                everything += deviations
-        by_scale.append([scale, max(found)])
+        found = []
+        for options, n in product(configurations, LENGTHS):
+            label = f"scores times {scale:g}, {dict(options) or 'as it is'}, N={n}"
+            trial = Batch(label, options, ragged(n), score_scale=scale)
+            found += check_drawn(mechanism, implementation, trial, dtype, device)
+        by_scale.append([scale, max(d.error for d in found if not d.gradient)])
+        everything += found
     least = worst(everything)
     return {
         "by_scale": by_scale,
-        "gradient_error": max(gradients),
+        "gradient_error": max(d.error for d in everything if d.gradient),
         "margin": least.margin,
         "what": least.what,
     }
@@ -85,81 +85,59 @@ def case_of(goal: Goal) -> str:
 
 
 @dataclass(frozen=True)
-class Accuracy:
-    """One implementation whose error is looked at, and the key of its record."""
+class Accuracies:
+    """The goals of accuracy on the fingerprint's device, and what a journal holds of them."""
 
-    goal: Goal
-    key: str
-    code: str
+    goals: Sequence[Goal]
+    known: Registry
+    folder: Path
+    fingerprint: Mapping[str, Any]
 
+    def _code(self, goal: Goal) -> str:
+        own = schema.digest(Path(__file__).read_text("utf-8"))
+        return code_hash(self.known.find(goal.measured)[0], "verify") + own
 
-def accuracies(
-    goals: Sequence[Goal], known: Registry, fingerprint: Mapping[str, Any]
-) -> list[Accuracy]:
-    """What is to be looked at on the fingerprint's device, with keys."""
-    found = []
-    ours = schema.digest(Path(__file__).read_text("utf-8"))
-    for goal in goals:
-        if goal.kind == KIND and goal.device == fingerprint["device"]:
-            code = code_hash(known.find(goal.measured)[0], "verify") + ours
-            key = schema.key(KIND, case_of(goal), 0, code, fingerprint)
-            found.append(Accuracy(goal, key, code))
-    return found
+    def _key(self, goal: Goal) -> str:
+        return schema.key(KIND, case_of(goal), 0, self._code(goal), self.fingerprint)
 
+    def records(self) -> dict[str, dict[str, Any]]:
+        """What is finished, by case."""
+        known = journal.read(self.folder).finished()
+        return {case_of(g): known[key] for g in self.goals if (key := self._key(g)) in known}
 
-def missing(wanted: Sequence[Accuracy], folder: Path) -> list[Accuracy]:
-    """Those that no earlier run has finished; a crash is tried again."""
-    known = journal.read(folder).finished()
-    return [a for a in wanted if known.get(a.key, {}).get("status", "crash") == "crash"]
+    def missing(self) -> list[Goal]:
+        """Those that no earlier run has finished; a crash is tried again."""
+        known = self.records()
+        return [g for g in self.goals if known.get(case_of(g), _CRASHED)["status"] == "crash"]
 
-
-def run(
-    todo: Sequence[Accuracy],
-    known: Registry,
-    folder: Path,
-    head: Mapping[str, Any],
-    limit_seconds: float,
-    on_step: Callable[[], None],
-) -> None:
-    """Look at errors, each implementation in a child of its own, and write a record of each.
-
-    Parameters
-    ----------
-    head : mapping
-        Of the journal's session; names the ``fingerprint``.
-    """
-    if not todo:
-        return
-    fingerprint = head["fingerprint"]
-    limits = Limits(seconds=limit_seconds)
-    calls = [
-        (
-            one,
-            Call(
-                f"{__name__}:{errors.__name__}",
-                {
-                    "name": one.goal.measured,
-                    "dtype": one.goal.dtype,
-                    "device": one.goal.device,
-                    "scales": list(one.goal.score_scales),
-                    "given": list(known.extra),
-                },
-                limits,
-            ),
-        )
-        for one in todo
-    ]
-    mode: Mode = "fork" if fingerprint["device"] == "cpu" else "persistent"
-    with journal.Writer(folder, head) as writer:
-        for one, outcome in run_all(calls, 1, mode):
-            writer.append(
-                {
-                    "kind": KIND,
-                    "key": one.key,
-                    "case": case_of(one.goal),
-                    "code": one.code,
-                    "fingerprint": schema.digest(fingerprint),
-                    **call.record(outcome),
-                }
-            )
-            on_step()
+    def run(
+        self, head: Mapping[str, Any], limit_seconds: float, on_step: Callable[[], None]
+    ) -> None:
+        """Look at what is missing, each in a child of its own, and write a record of each."""
+        calls = []
+        for goal in self.missing():
+            arguments = {
+                "name": goal.measured,
+                "dtype": goal.dtype,
+                "device": goal.device,
+                "scales": list(goal.score_scales),
+                "given": list(self.known.extra),
+            }
+            call_ = Call(f"{__name__}:{errors.__name__}", arguments, Limits(seconds=limit_seconds))
+            calls.append((goal, call_))
+        if not calls:
+            return
+        mode: Mode = "fork" if self.fingerprint["device"] == "cpu" else "persistent"
+        with journal.Writer(self.folder, {**head, "fingerprint": self.fingerprint}) as writer:
+            for goal, outcome in run_all(calls, 1, mode):
+                writer.append(
+                    {
+                        "kind": KIND,
+                        "key": self._key(goal),
+                        "case": case_of(goal),
+                        "code": self._code(goal),
+                        "fingerprint": schema.digest(self.fingerprint),
+                        **call.record(outcome),
+                    }
+                )
+                on_step()

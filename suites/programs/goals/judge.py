@@ -1,4 +1,4 @@
-"""Met, missed or undecided: what the readings say of a goal.
+"""Met, missed or undecided: what the journal says of a goal.
 
 A ratio of times is judged as `attnbench bench` judges one, with the bound in the place of 1: the
 interval must exclude the bound, and the ratio must be further from it than the noise floor reaches.
@@ -11,15 +11,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from harness.case import Case
-from harness.measure.ceilings import MOST
-from harness.records.ratios import WITHHELD
+from harness.case import Case, parse
+from harness.errors import UsageError
+from harness.measure.ceilings import gauge_of, with_shares, work_of
+from harness.records import journal
+from harness.records.ratios import WITHHELD, block_ratios, memory_frame, summarise, time_frame
+from harness.records.schema import MEASURED, short_commit
 from harness.stats import Interval, noise_floor, ratio_interval, ratio_text, verdict
-from suites.programs.goals.goal import Goal
-from suites.programs.goals.plan import TIMED, Planned
-from suites.programs.goals.readings import Readings
+from reference_impls.mechanism import Mechanism
+from suites.programs.goals.accuracy import KIND, case_of
+from suites.programs.goals.plan import TIMED, Goal, Planned
 
 MET, MISSED, UNDECIDED, SHOWN = "met", "missed", "undecided", "shown"
 CANNOT = ("oom", "unsupported")
@@ -31,6 +35,102 @@ RESULTS = (MET, MISSED, UNDECIDED, SHOWN, NOT_HERE)
 """What a goal can end as without anything having gone wrong."""
 ROUNDING = 1e-9
 """Of a ratio through its logarithm: bytes that are just at the bound are not beyond it."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """Records of one device: of cases, and of kind ``accuracy``.
+
+    ``commits`` are those of the code that was measured, the oldest first; none where it is today's.
+    """
+
+    fingerprint: Mapping[str, Any]
+    records: Sequence[Mapping[str, Any]]
+    commits: tuple[str, ...] = ()
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks there are at most."""
+        return len({r["block"] for r in self.records if r["kind"] == "time"})
+
+
+def read_folder(folder: Path, plans: Sequence[Planned]) -> tuple[dict[str, Held], list[str]]:
+    """What a folder holds of some goals, by device, and warnings.
+
+    Of several versions of the code the last one counts.
+
+    Raises
+    ------
+    UsageError
+        If there is nothing, or one device's records come from two machines.
+    """
+    found = journal.read(folder)
+    device_of = {case.id: case.problem.device for plan in plans for case in plan.cases}
+    device_of |= {gauge_of(parse(case)).id: device for case, device in device_of.items()}
+    device_of |= {case_of(p.goal): p.goal.device for p in plans if p.goal.kind == KIND}
+    by_device: dict[str, list[dict[str, Any]]] = {}
+    for r in found.records:
+        if r["kind"] in (*MEASURED, KIND) and r["case"] in device_of:
+            by_device.setdefault(device_of[r["case"]], []).append(r)
+    if not by_device:
+        raise UsageError(f"{folder} holds no record of these goals; measure them first")
+    held = {}
+    for device, records in by_device.items():
+        machines = {str(r.get("fingerprint")) for r in records}
+        if len(machines) > 1:
+            raise UsageError(
+                f"{folder} holds goals of {len(machines)} different machines or surroundings for "
+                f"{device}; give a folder of its own to each"
+            )
+        newest = journal.newest_code(records)
+        # By the code that was measured last; the order tells which commits are the older ones.
+        newest.sort(key=lambda r: str(r.get("at")))
+        sessions = [found.sessions[r["session"]] for r in newest]
+        commits = (short_commit(s.get("environment") or {}) for s in sessions)
+        known = sessions[-1].get("fingerprint", {})
+        held[device] = Held(known, newest, tuple(dict.fromkeys(commits)))
+    return held, found.warnings
+
+
+class Readings:
+    """Records of one device, of one code of every mechanism, by case."""
+
+    def __init__(
+        self, records: Sequence[Mapping[str, Any]], mechanisms: Mapping[str, Mechanism]
+    ) -> None:
+        rows = with_shares(summarise(records, baseline=""), records, mechanisms)
+        self.rows = {row.case: row for row in rows}
+        self.errors = {str(r["case"]): r for r in records if r["kind"] == KIND}
+        self._mechanisms = mechanisms
+        self._times, self._memory = (
+            frame[frame["status"] == "ok"] for frame in (time_frame(records), memory_frame(records))
+        )
+
+    def status(self, case: Case) -> tuple[str, str]:
+        """What became of a case and why; ``not measured`` without a record."""
+        row = self.rows.get(case.id)
+        return (UNMEASURED, "") if row is None else (row.status, row.detail)
+
+    def time_ratio(self, case: Case, other: Case) -> Interval | None:
+        """Ratio of two times with its interval; None where no interpreter measured both."""
+        mine, base = (self._times[self._times["case"] == c.id] for c in (case, other))
+        ratios = block_ratios(mine, base)
+        return ratio_interval(ratios) if ratios else None
+
+    def bytes_by_block(self, case: Case, column: str = "peak_bytes") -> dict[int, float]:
+        """Peak of a pass, or what it holds beyond weights and input (``transient_bytes``)."""
+        good = self._memory[(self._memory["case"] == case.id) & (self._memory[column] > 0)]
+        return {int(b): float(v) for b, v in zip(good["block"], good[column], strict=True)}
+
+    def memory_ratio(self, case: Case, other: Case) -> Interval | None:
+        """Ratio of two peaks, formed inside blocks; None where no block has both."""
+        mine, base = self.bytes_by_block(case), self.bytes_by_block(other)
+        ratios = [mine[block] / base[block] for block in mine if block in base]
+        return ratio_interval(ratios) if ratios else None
+
+    def operations(self, case: Case) -> float:
+        """Operations of one pass by the formulas; nan where none says."""
+        return work_of(self._mechanisms.get(case.mechanism), case).operations
 
 
 @dataclass(frozen=True)
@@ -73,7 +173,7 @@ class Result:
         Why, where that is not plain.
     against : tuple of Against
         By baseline, the one against which it stands worst first.
-    seconds, share, peak_bytes, margin : float
+    share, peak_bytes, margin : float
         Of what was measured (for growth, at the last length).
     """
 
@@ -81,7 +181,6 @@ class Result:
     verdict: str
     detail: str = ""
     against: tuple[Against, ...] = ()
-    seconds: float = math.nan
     share: float = math.nan
     peak_bytes: float = math.nan
     margin: float = math.nan
@@ -100,15 +199,18 @@ class Result:
         return (part if self.goal.at_least is None else 1 / part) - 1
 
 
+def _inverse(value: Interval) -> Interval:
+    return Interval(1 / value.ratio, 1 / value.high, 1 / value.low, value.count)
+
+
 def said(goal: Goal, value: Interval, floor: float) -> str:
     """Met, missed or undecided; shown where there is no bound."""
     bound = goal.bound
     if bound is None:
         return SHOWN
-    ends = (value.ratio / bound, value.low / bound, value.high / bound)
+    beside = Interval(value.ratio / bound, value.low / bound, value.high / bound, value.count)
     if goal.at_least is not None:
-        ends = (1 / ends[0], 1 / ends[2], 1 / ends[1])
-    beside = Interval(*ends, value.count)
+        beside = _inverse(beside)
     if goal.kind in TIMED:
         return {"faster": MET, "slower": MISSED}.get(verdict(beside, floor), UNDECIDED)
     if not beside.known:
@@ -118,34 +220,25 @@ def said(goal: Goal, value: Interval, floor: float) -> str:
 
 
 def judge(plan: Planned, readings: Readings) -> Result:
-    """Judge a goal that is no question of accuracy, by the readings of its device."""
-    failed = [(case, *readings.status(case)) for case in plan.measured]
-    for case, status, detail in failed:
+    """Judge a goal by the readings of its device."""
+    if plan.goal.kind == KIND:
+        return judge_accuracy(plan.goal, readings.errors.get(case_of(plan.goal)))
+    for case in plan.measured:
+        status, detail = readings.status(case)
         if status != "ok":
             return Result(plan.goal, status, f"{case.id}: {detail}" if detail else case.id)
-    last = plan.measured[-1]
-    found = Result(
-        plan.goal,
-        SHOWN,
-        "",
-        (),
-        readings.seconds(last),
-        readings.share(last),
-        readings.peak(last),
-        readings.margin(last),
-    )
+    row = readings.rows[plan.measured[-1].id]
+    margin = row.margin if row.verified else math.nan
+    found = Result(plan.goal, MET, "", (), row.compute_share, row.peak_bytes, margin)
     if plan.goal.kind == "fits":
-        return replace(found, verdict=MET)
-    if plan.goal.kind == "growth":
-        return _growth(plan, readings, found)
-    return _compared(plan, readings, found)
+        return found
+    return (_growth if plan.goal.kind == "growth" else _compared)(plan, readings, found)
 
 
 def _growth(plan: Planned, readings: Readings, found: Result) -> Result:
     """The exponent of what a pass holds, between the last two lengths."""
     short, long = plan.measured[-2:]
-    column = "transient_bytes"
-    held, more = (readings.bytes_by_block(case, column) for case in (short, long))
+    held, more = (readings.bytes_by_block(case, "transient_bytes") for case in (short, long))
     longer = math.log(long.problem.length / short.problem.length)
     exponents = [math.log(more[block] / held[block]) / longer for block in held if block in more]
     if not exponents or min(exponents) <= 0:
@@ -168,14 +261,19 @@ def _compared(plan: Planned, readings: Readings, found: Result) -> Result:
             lost = lost or status not in CANNOT
         else:
             against.append(one)
+    detail = "; ".join(failed)
     if not against:
-        return replace(found, verdict=UNMEASURED, detail="; ".join(failed))
+        return replace(found, verdict=UNMEASURED, detail=detail)
     sign = 1 if plan.goal.at_least is None else -1
     against.sort(key=lambda one: (HARDEST.index(one.verdict), -sign * one.value.ratio))
     says = against[0].verdict
-    detail = "; ".join(failed)
-    if impossible := _impossible(found, against):
-        says, detail = WITHHELD, impossible
+    rows = {"ours": readings.rows[mine.id]}
+    rows |= {
+        base.name: readings.rows[base.id] for base in plan.baselines if base.id in readings.rows
+    }
+    withheld = [f"{who}: {row.detail}" for who, row in rows.items() if row.verdict == WITHHELD]
+    if withheld:
+        says, detail = WITHHELD, withheld[0]
     elif says == MET and math.isnan(found.margin):
         says, detail = UNDECIDED, "within the bound, but its error was not verified at this size"
     elif says == MET and lost:  # who knows what that baseline would have taken
@@ -195,37 +293,21 @@ def _beside(goal: Goal, mine: Case, base: Case, readings: Readings) -> Against |
     if value is None:
         return None
     if goal.kind == "speed-up":
-        value = Interval(1 / value.ratio, 1 / value.high, 1 / value.low, value.count)
+        value = _inverse(value)
+    ours, its = readings.rows[mine.id], readings.rows[base.id]
     return Against(
         base.name,
         value,
         floor,
         said(goal, value, floor),
         readings.operations(mine) / readings.operations(base),
-        readings.share(base),
-        readings.peak(mine) / readings.peak(base),
+        its.compute_share,
+        ours.peak_bytes / its.peak_bytes,
     )
 
 
-def _impossible(found: Result, against: Sequence[Against]) -> str:
-    """Why a row can't be right: more operations per second than the machine's best product."""
-    for whose, share in (("ours", found.share), *((a.baseline, a.share) for a in against)):
-        if share > MOST:
-            return (
-                f"{whose}: {share:.0%} of the session's best matrix product: a wrong formula, a "
-                "wrong clock, or work that was not done"
-            )
-    return ""
-
-
 def judge_accuracy(goal: Goal, record: Mapping[str, Any] | None) -> Result:
-    """Judge the largest error over all factors on the scores.
-
-    Parameters
-    ----------
-    record : mapping or None
-        What `suites.programs.goals.accuracy.run` wrote.
-    """
+    """Judge the largest error over all factors on the scores, by a record of kind ``accuracy``."""
     if record is None:
         return Result(goal, UNMEASURED, goal.measured)
     if record["status"] != "ok":
@@ -242,6 +324,23 @@ def judge_accuracy(goal: Goal, record: Mapping[str, Any] | None) -> Result:
         if says == MET and not margin >= 1:
             says, detail = MISSED, f"{detail}; output or a gradient is over its error budget"
     return Result(goal, says, detail, (Against("", value, 1.0, says),), margin=margin)
+
+
+def judge_all(
+    plans: Sequence[Planned], held: Mapping[str, Held], mechanisms: Mapping[str, Mechanism]
+) -> list[Result]:
+    """Judge every goal by what is held of its device."""
+    readings = {device: Readings(h.records, mechanisms) for device, h in held.items()}
+    results = []
+    for plan in plans:
+        goal = plan.goal
+        if plan.missing:
+            results.append(Result(goal, MISSING, plan.missing))
+        elif goal.device not in held:
+            results.append(Result(goal, NOT_HERE, f"needs {goal.device.upper()}"))
+        else:
+            results.append(judge(plan, readings[goal.device]))
+    return results
 
 
 def bounded_by(result: Result) -> str:

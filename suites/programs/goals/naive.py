@@ -1,16 +1,18 @@
-"""Float64 oracles of the bare cores, head by head and query by query.
+"""Float64 oracles of the bare cores: those of the layers, given what their weights would make.
 
-x holds queries, keys, values (and scores) side by side, each with its heads side by side; scores
-are divided by nothing. There are no weights.
+x holds queries, keys, values (and scores) side by side, each with its heads side by side. There
+are no weights.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from reference_impls.mtsa.naive import positional_mask, scale
+from reference_impls.mtsa.naive import attend, positional_mask
+from reference_impls.multi_head.naive import naive
 
 Array = np.ndarray
 Result = tuple[Array, Array | None, dict[str, Array] | None]
@@ -23,10 +25,8 @@ def mtsa(
     grad_out: Array | None = None,
     *,
     heads: int,
-    masks: Sequence[str] | None = None,
-    scale_t: str = "log_sigmoid",
 ) -> Result:
-    """MTSA eq. 10-12 of one sequence x [n, 4 * d_out], and the gradient of x.
+    """MTSA eq. 10-12 of one sequence x [n, 4 * d_out] in float64, and the gradient of x.
 
     Parameters
     ----------
@@ -38,34 +38,23 @@ def mtsa(
         Output [R, d_out], with `grad_out` the gradient [n, 4 * d_out], and of no weight.
     """
     n, width = len(x), x.shape[1] // 4
-    d = width // heads
     rows = np.arange(n) if rows is None else np.asarray(rows, dtype=int)
-    masks = masks or ["forward"] * (heads // 2) + ["backward"] * (heads // 2)
-    out, grad = np.zeros((len(rows), width)), np.zeros(x.shape)
+    parts = x.reshape(n, 4, heads, -1)
+    out, grad = np.zeros((len(rows), heads, width // heads)), np.zeros(parts.shape)
+    cotangent = None if grad_out is None else grad_out.reshape(out.shape)
+    root = np.sqrt(width // heads)  # by which the oracle of a head divides
     for c in range(heads):
-        here = [slice(part * width + c * d, part * width + (c + 1) * d) for part in range(4)]
-        q, k, v, s = (x[:, part] for part in here)
-        g_q, g_k, g_v, g_s = (grad[:, part] for part in here)
-        M = positional_mask(masks[c], rows, n)
-        for m, i in enumerate(rows):
-            if np.isneginf(M[m]).all():
-                continue
-            r, slope = scale(k @ q[i], scale_t)
-            score = r[:, None] + s + M[m][:, None]  # [n, d]
-            e = np.exp(score - score.max(axis=0))
-            p = e / e.sum(axis=0)
-            a = (p * v).sum(axis=0)
-            out[m, here[0]] = a
-            if grad_out is None:
-                continue
-            g = grad_out[m, here[0]]
-            g_v += p * g
-            g_score = p * (v - a) * g
-            g_s += g_score
-            g_r = g_score.sum(axis=1) * slope
-            g_q[i] += g_r @ k
-            g_k += np.outer(g_r, q[i])
-    return (out, None, None) if grad_out is None else (out, grad, {})
+        q, k, v, s = (parts[:, part, c] for part in range(4))
+        mask = positional_mask("forward" if c < heads // 2 else "backward", rows, n)
+        given = (q[rows] * root, k, v, s, mask, "log_sigmoid")
+        (out[:, c],) = attend(*given)
+        if cotangent is not None:
+            g_q, *others = attend(*given, cotangent[:, c])
+            np.add.at(grad[:, 0, c], rows, g_q * root)
+            for part, g in enumerate(others, start=1):
+                grad[:, part, c] = g
+    flat = out.reshape(len(rows), width)
+    return (flat, None, None) if grad_out is None else (flat, grad.reshape(x.shape), {})
 
 
 def dot(
@@ -77,27 +66,11 @@ def dot(
     heads: int,
     causal: bool = False,
 ) -> Result:
-    """softmax(q k^T) v of one sequence x [n, 3 * d_out]; parameters and result as of `mtsa`."""
-    n, width = len(x), x.shape[1] // 3
-    d = width // heads
-    rows = np.arange(n) if rows is None else np.asarray(rows, dtype=int)
-    out, grad = np.zeros((len(rows), width)), np.zeros(x.shape)
-    for c in range(heads):
-        here = [slice(part * width + c * d, part * width + (c + 1) * d) for part in range(3)]
-        q, k, v = (x[:, part] for part in here)
-        g_q, g_k, g_v = (grad[:, part] for part in here)
-        r = q[rows] @ k.T  # [R, n]
-        if causal:
-            r = np.where(np.arange(n) <= rows[:, None], r, -np.inf)
-        e = np.exp(r - r.max(axis=1, keepdims=True))
-        p = e / e.sum(axis=1, keepdims=True)
-        out[:, here[0]] = p @ v
-        if grad_out is None:
-            continue
-        g = grad_out[:, here[0]]
-        g_p = g @ v.T
-        g_r = p * (g_p - (p * g_p).sum(axis=1, keepdims=True))
-        np.add.at(g_q, rows, g_r @ k)
-        g_k += g_r.T @ q[rows]
-        g_v += p.T @ g
-    return (out, None, None) if grad_out is None else (out, grad, {})
+    """Multi-head attention whose weights take the parts of x [n, 3 * d_out]; as of `mtsa`."""
+    whole = np.eye(x.shape[1]).reshape(x.shape[1], 3, heads, -1)
+    taking = {
+        name: whole[:, part].swapaxes(0, 1) for part, name in enumerate(("q_w", "k_w", "v_w"))
+    }
+    configuration: dict[str, Any] = {"positions": None, "output_layer": False, "causal": causal}
+    out, grad, _ = naive(x, taking, rows, grad_out, heads=heads, **configuration)
+    return out, grad, None if grad is None else {}

@@ -2,7 +2,8 @@
 
 The input holds queries, keys and values side by side, and for MTSA the source2token scores too, so
 that the harness measures a core as it measures any layer: ``[B, N, 3 * d_out]`` or
-``[B, N, 4 * d_out]`` to ``[B, N, d_out]``, no weights. Neither side divides scores by anything.
+``[B, N, 4 * d_out]`` to ``[B, N, d_out]``, no weights. Dot products are divided by sqrt(d_h), which
+the kernels do; MTSA's are not, since its layers divide the weight.
 """
 
 from __future__ import annotations
@@ -39,11 +40,6 @@ def _dot_operations(s: Size) -> float:
     return (14.0 if s.training else 4.0) * pairs * s.d_out
 
 
-def _fused(summary: str, backend: str, *devices: str) -> tuple[str, str, dict[str, Any]]:
-    """The fused core by one backend, for `implementations_in`."""
-    return "cores:FusedCore", summary, {"options": {"backend": backend}, "devices": devices}
-
-
 def _forced(layer: str, summary: str, *devices: str, **options: str) -> tuple[str, str, Any]:
     """Dot-product attention by one kernel, for `implementations_in`."""
     return f"cores:{layer}", summary, {"options": options, "devices": devices}
@@ -57,20 +53,13 @@ MECHANISMS = (
         implementations=implementations_in(
             _FOLDER,
             plain=("cores:PlainCore", "the N x N x d scores, step by step"),
-            algorithm1=("cores:Algorithm1Core", "stabilised Algorithm 1"),
-            fused=_fused("the fused kernel that suits best", "auto", "cpu", "cuda"),
-            fused_native=_fused("the native kernel", "native", "cpu"),
-            fused_tiled=_fused("the tiled autograd function", "tiled", "cpu", "cuda"),
-            fused_triton=_fused("the Triton kernels", "triton", "cuda"),
-            fused_flex=_fused("FlexAttention", "flex", "cuda"),
+            fused=("cores:FusedCore", "the fused kernel that suits best"),
         ),
         folder=_FOLDER,
         oracle=f"{_FOLDER}.naive:mtsa",
         plain=f"{_FOLDER}.cores:PlainCore",
-        options={"masks": None, "scale_t": "log_sigmoid"},
         takes_heads=True,
         even_heads=True,
-        default="fused",
         parameters=_nothing,
         operations=_mtsa_operations,
     ),

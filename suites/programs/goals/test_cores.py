@@ -18,15 +18,6 @@ from suites.programs.goals import cores, plan
 KNOWN = plan.registry()
 
 
-CORES = [
-    "core_mtsa.plain",
-    "core_mtsa.algorithm1",
-    "core_dot.plain",
-    "core_dot.matmul",
-    "core_dot.sdpa",
-]
-
-
 def core_id(name: str, n: int, dtype: str, phase: str = "training") -> str:
     width = 64 if name.startswith("core_mtsa") else 48
     return f"{name}-B2-N{n}-D{width}x16-H4-{dtype}-{phase}-cpu"
@@ -34,7 +25,16 @@ def core_id(name: str, n: int, dtype: str, phase: str = "training") -> str:
 
 @pytest.mark.parametrize("n", [1, 2, 65])
 @pytest.mark.parametrize(
-    "name", [*CORES, "core_dot.sdpa[causal=true]", "core_dot.matmul[causal=true]"]
+    "name",
+    [
+        "core_mtsa.plain",
+        "core_mtsa.fused",
+        "core_dot.plain",
+        "core_dot.matmul",
+        "core_dot.sdpa",
+        "core_dot.sdpa[causal=true]",
+        "core_dot.matmul[causal=true]",
+    ],
 )
 def test_cores_are_what_their_oracles_say(name: str, n: int) -> None:
     for dtype in ("f64", "f32"):
@@ -47,12 +47,12 @@ def test_a_core_that_computes_something_else_is_found(monkeypatch: pytest.Monkey
         q, k, v, s = cores.CoreLayer.project(self, x)
         return q, k, s, v
 
-    monkeypatch.setattr(cores.Algorithm1Core, "project", shifted)
-    assert check_case(core_id("core_mtsa.algorithm1", 8, "f32"), [plan.GIVEN])["verdict"] == "wrong"
+    monkeypatch.setattr(cores.FusedCore, "project", shifted)
+    assert check_case(core_id("core_mtsa.fused", 8, "f32"), [plan.GIVEN])["verdict"] == "wrong"
 
 
 def test_a_core_takes_views_and_has_no_weights() -> None:
-    core = cores.Algorithm1Core(64, 16, heads=4)
+    core = cores.FusedCore(64, 16, heads=4)
     assert not list(core.parameters())
     x = torch.randn(2, 7, 64)
     for i, part in enumerate(core.project(x)):
@@ -84,7 +84,7 @@ def test_half_of_the_pairs_and_twice_the_width_make_three_quarters() -> None:
 def test_code_of_a_core_is_that_of_its_own_file_and_what_it_imports() -> None:
     files = registry._files_elsewhere(("suites.programs.goals.cores",))
     names = {path.name for path in files}
-    assert {"cores.py", "geometry.py", "optimized.py"} <= names
+    assert {"cores.py", "geometry.py", "fused.py"} <= names
     assert code_hash(KNOWN.mechanisms["core_mtsa"], "measure") != code_hash(
         replace(KNOWN.mechanisms["core_mtsa"], implementations=()), "measure"
     )

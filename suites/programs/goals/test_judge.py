@@ -15,11 +15,10 @@ from harness.case import Case, parse
 from harness.measure.ceilings import gauge_of, work_of
 from suites.harness.measure.test_roofline import peaks
 from suites.harness.records.test_ratios import made, margin, record
-from suites.programs.goals import judge, plan, store, table
-from suites.programs.goals.goal import Goal, load
-from suites.programs.goals.judge import MET, MISSED, UNDECIDED, Result
-from suites.programs.goals.plan import Planned
-from suites.programs.goals.readings import Readings
+from suites.programs.goals import __main__ as program
+from suites.programs.goals import judge, plan
+from suites.programs.goals.judge import MET, MISSED, UNDECIDED, Readings, Result
+from suites.programs.goals.plan import Goal, Planned, load
 
 KNOWN = plan.registry()
 PROFILES = load().profiles
@@ -251,7 +250,7 @@ def test_what_is_faster_than_the_machine_is_withheld() -> None:
         found = judged(one, [*timed(one, [1.1]), *verified(one), best])
         assert found.verdict == says
         assert found.share == pytest.approx(share, rel=0.02)
-        assert ("ours: 1" in found.detail) == (share > 1)
+        assert found.detail.startswith("ours: ") == (share > 1)
     assert found.worst is not None
     # Operations and how fast each side does them are all that a ratio of times is made of.
     made_of = found.worst.operations_ratio * found.worst.share / found.share
@@ -284,7 +283,7 @@ def test_what_is_not_there_says_so() -> None:
         goal_of(kind="accuracy"),
     ]
     plans = plan.planned(wanted, PROFILES, KNOWN)
-    results = store.judge_all(plans, {"cpu": store.Held({}, [], {})}, KNOWN.mechanisms)
+    results = judge.judge_all(plans, {"cpu": judge.Held({}, [])}, KNOWN.mechanisms)
     assert [r.verdict for r in results] == [
         *[judge.MISSING] * 2,
         *[judge.NOT_HERE] * 2,
@@ -298,9 +297,9 @@ def test_a_value_without_a_bound_is_shown_beside_every_baseline() -> None:
     found = judged(one, timed(one, (1.1, 1.3)))
     assert found.verdict == "shown"
     out = Console(width=200, file=io.StringIO())
-    table.print_results(out, [found], {})
+    program.print_results(out, [found], {})
     assert isinstance(out.file, io.StringIO)
     assert all(shown in out.file.getvalue() for shown in ("1.30x [", "1.10x ["))
-    assert len(table.rows([found])) == 2
+    assert len(program.rows([found])) == 2
     goal = planned(baselines=BOTH)
-    assert len(table.rows([judged(goal, timed(goal, (1.1, 1.3)))])) == 1
+    assert len(program.rows([judged(goal, timed(goal, (1.1, 1.3)))])) == 1

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import lzma
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,8 +23,8 @@ from harness.errors import UsageError
 from harness.json_file import write_json
 from harness.measure.device import device_fingerprint, environment
 from harness.records import journal
-from suites.programs.command import application, console, finish
-from suites.programs.gpu.parts import Part, parts
+from harness.registry import Registry
+from suites.programs.command import application, console, finishing
 
 PART_SECONDS = 570.0
 """A lent machine runs no command for longer than ten minutes."""
@@ -37,24 +39,64 @@ DOCTOR = "doctor"
 DONE = ("ok", "failed", "left out")
 COLOURS = {"ok": "green", "left out": "dim", "unfinished": "yellow"}
 
+LARGE = ("mtsa", "mtsa_released", "multi_head", "msmsa")
+"""Verified at large shapes: Triton, FlexAttention and tiles of each, and torch's own kernels."""
+SANITIZER = ("compute-sanitizer", "--target-processes", "all", "--error-exitcode", "9")
+SANITIZED = ("mtsa.fused_triton", "--dtypes", "bf16")
+SPENDING = ("--only", "mtsa.fused@8", "--only", "multi_cnn.conv", "--lengths", "64,512")
+"""What the quick profile has no time to tell the energy of."""
+LONGEST = ("mtsa.fused@8", "multi_head.sdpa@8", "disa.chunked", "multi_cnn.conv")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A command, in the program's folder: a module that Python runs, and its arguments.
+
+    ``before`` is a program that runs Python, with arguments of its own; where it is not installed
+    the part is left out, by name.
+    """
+
+    name: str
+    module: str
+    arguments: tuple[str, ...]
+    before: tuple[str, ...] = ()
+
+    def missing(self) -> str:
+        """Why it can't be run here; empty where it can."""
+        if self.before and shutil.which(self.before[0]) is None:
+            return f"{self.before[0]} is not installed"
+        return ""
+
+    def command(self, python: str, device: str, folder: str) -> list[str]:
+        """The whole command line."""
+        where = ("--device", device, "--journal", folder)
+        return [*self.before, python, "-m", self.module, *self.arguments, *where]
+
+
+def parts(device: str) -> Iterator[Part]:
+    """All parts in their order: what is cheap, and what the others stand on, comes first."""
+    yield Part("doctor", "harness", ("doctor",))
+    known = Registry().mechanisms.values()
+    there = [m.name for m in known if any(device in i.devices for i in m.implementations)]
+    for name in there:
+        yield Part(f"verify {name}", "harness", ("verify", name, "--determinism"))
+    for name in LARGE:
+        yield Part(f"large {name}", "harness", ("verify", name, "--large"))
+    yield Part("sanitizer", "harness", ("verify", *SANITIZED), SANITIZER)
+    yield Part("bench", "harness", ("bench", "--profile", "quick"))
+    yield Part("energy", "harness", ("bench", "--profile", "paper", *SPENDING))
+    yield Part("goals", "suites.programs.goals", ())
+    frontier = ("frontier", *LONGEST, "--limit", "65536", "--dtypes", "bf16")
+    yield Part("frontier", "harness", frontier)
+
+
 app = application()
 
 
 class Folder:
-    """What is known of the parts; a change of code makes all of them new.
+    """What is known of the parts; another commit makes all of them new.
 
-    Parameters
-    ----------
-    place : Path
-    commit : str
-        Of the code, with whether it was changed since.
-    again : collection of str
-        Parts that are run again where they failed.
-
-    Raises
-    ------
-    UsageError
-        If what is known can't be read.
+    Those named by ``again`` are run once more where they failed.
     """
 
     def __init__(self, place: Path, commit: str, again: Collection[str] = ()) -> None:
@@ -198,6 +240,7 @@ def print_parts(
 
 
 @app.command()
+@finishing("gpu")
 def main(
     folder: Annotated[str, typer.Option(metavar="DIR", help="records, and how far it is")] = (
         "results/gpu"
@@ -213,43 +256,39 @@ def main(
         float | None, typer.Option(help="stop before so many are over; it goes on next time")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="the commands; run nothing")] = False,
-) -> None:
+) -> int:
     """Verify, measure and record all that only a GPU can tell, in parts of under ten minutes.
 
     Killed and started again it goes on where it was; what failed is run again if --only names it.
     attnbench report --journal OUT/gpu shows what --out OUT packed.
     Exit code 1: a part failed; 3: not everything is done.
     """
-
-    def command() -> int:
-        out = console()
-        every = list(parts(device))
-        unknown = set(only or ()) - {part.name for part in every}
-        if unknown:
-            raise UsageError(
-                f"--only: given {', '.join(sorted(unknown))}; expected "
-                f"{', '.join(part.name for part in every)}"
-            )
-        todo = [part for part in every if not only or part.name in only]
-        if dry_run:
-            for part in todo:
-                say(out, " ".join(part.command("python", device, folder)))
-            return 0
-        fingerprint = device_fingerprint(device)
-        place = Folder(Path(folder), _commit(), only or ())
-        say(out, f"{fingerprint['model']} ({device}), torch {fingerprint['torch']}; {folder}")
-        begun = time.monotonic()
-        try:
-            run_all(todo, place, device, None if minutes is None else 60 * minutes, out)
-        finally:
-            print_parts(out, place.parts, todo)
-            if packed:
-                files = bundle(Path(folder), Path(packed))
-                say(out, f"packed: {', '.join(map(str, files))}")
-        say(out, f"{duration(time.monotonic() - begun)}")
-        return code(place.parts, todo)
-
-    finish("gpu", command)
+    out = console()
+    every = list(parts(device))
+    unknown = set(only or ()) - {part.name for part in every}
+    if unknown:
+        raise UsageError(
+            f"--only: given {', '.join(sorted(unknown))}; expected "
+            f"{', '.join(part.name for part in every)}"
+        )
+    todo = [part for part in every if not only or part.name in only]
+    if dry_run:
+        for part in todo:
+            say(out, " ".join(part.command("python", device, folder)))
+        return 0
+    fingerprint = device_fingerprint(device)
+    place = Folder(Path(folder), _commit(), only or ())
+    say(out, f"{fingerprint['model']} ({device}), torch {fingerprint['torch']}; {folder}")
+    begun = time.monotonic()
+    try:
+        run_all(todo, place, device, None if minutes is None else 60 * minutes, out)
+    finally:
+        print_parts(out, place.parts, todo)
+        if packed:
+            files = bundle(Path(folder), Path(packed))
+            say(out, f"packed: {', '.join(map(str, files))}")
+    say(out, f"{duration(time.monotonic() - begun)}")
+    return code(place.parts, todo)
 
 
 def _commit() -> str:

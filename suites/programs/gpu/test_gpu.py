@@ -15,7 +15,7 @@ from harness.errors import UsageError
 from harness.records import journal
 from suites.programs.command import console
 from suites.programs.gpu import __main__ as gpu
-from suites.programs.gpu.parts import LARGE, Part, parts
+from suites.programs.gpu.__main__ import LARGE, Part, parts
 
 SCRIPT = """
 import pathlib, subprocess, sys, time
@@ -46,12 +46,11 @@ def pretended(*names: str) -> list[Part]:
 
 
 def run(
-    todo: Sequence[Part], place: Path, commit: str = "a", seconds: float | None = None,
-    again: Sequence[str] = (),
-) -> dict[str, Any]:  # fmt: skip
-    known = gpu.Folder(place, commit, again)
-    gpu.run_all(todo, known, "cpu", seconds, console())
-    return known.parts
+    todo: Sequence[Part], place: Path, seconds: float | None = None, **known: Any
+) -> dict[str, Any]:
+    folder = gpu.Folder(place, **{"commit": "a", **known})
+    gpu.run_all(todo, folder, "cpu", seconds, console())
+    return folder.parts
 
 
 def order(place: Path) -> list[str]:

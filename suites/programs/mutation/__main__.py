@@ -13,15 +13,21 @@ from rich.markup import escape
 
 from harness.cli.output import bare_table, say, steps
 from harness.errors import UsageError
-from suites.programs.command import application, console, finish
-from suites.programs.mutation import equivalents
-from suites.programs.mutation.draw import Mutant, in_order, sample
-from suites.programs.mutation.equivalents import Equivalent
+from suites.programs.command import application, console, finishing
+from suites.programs.mutation.draw import (
+    Equivalent,
+    Mutant,
+    Unit,
+    declared,
+    in_order,
+    read,
+    refuse_stale,
+    sample,
+    select,
+)
+from suites.programs.mutation.inside import test_files
 from suites.programs.mutation.relevance import Ran
-from suites.programs.mutation.run import baseline, control, run
-from suites.programs.mutation.store import Store
-from suites.programs.mutation.tests import test_files
-from suites.programs.mutation.units import Unit, select
+from suites.programs.mutation.run import Store, baseline, control, run
 
 app = application()
 
@@ -33,15 +39,9 @@ NOTICED = ("killed", "incompetent", "timeout", "oom", "crash")
 
 @dataclass(frozen=True)
 class Score:
-    """What became of a unit's sample.
+    """What became of a unit's sample; those declared ``equivalent`` were not run.
 
-    Attributes
-    ----------
-    unit : str
-    sampled, equivalent : int
-        Drawn, and declared equivalent among them, which were not run.
-    verdicts : Counter
-        Of the others; all of `NOTICED` but the first without a check's finding.
+    Of the ``verdicts`` of the others all of `NOTICED` but the first are without a check's finding.
     """
 
     unit: str
@@ -126,7 +126,7 @@ def _only(
     store = Store()
     run([mutant], _measured(out, [unit], workers, store), store, 1, limit_s, rows.append)
     print_mutant(out, mutant, rows[0])
-    known = equivalents.declared(mutant, entries)
+    known = declared(mutant, entries)
     if known is not None:
         say(out, f"  declared equivalent: {known.reason}")
     survived = rows[0]["verdict"] == "survived"
@@ -144,7 +144,7 @@ def _score(
     entries: list[Equivalent],
 ) -> int:
     """Run what is missing of the samples, print table and survivors."""
-    equivalents.refuse_stale(entries, chosen)
+    refuse_stale(entries, chosen)
     store = Store()
     drawn: dict[str, list[Mutant]] = {}
     with steps(out, "drawing", len(chosen)) as done:
@@ -152,7 +152,7 @@ def _score(
             drawn[unit.name] = sample(unit, count, seed)
             done()
     tried = {
-        name: [m for m in mutants if equivalents.declared(m, entries) is None]
+        name: [m for m in mutants if declared(m, entries) is None]
         for name, mutants in drawn.items()
     }
     todo = [m for mutants in tried.values() for m in mutants if store.find(m.id) is None]
@@ -176,6 +176,7 @@ def _score(
 
 
 @app.command()
+@finishing("mutants")
 def main(
     packages: Annotated[list[str] | None, typer.Argument(help="packages; all if none")] = None,
     sample: Annotated[int, typer.Option(help="mutants per package, at most")] = 100,
@@ -183,21 +184,17 @@ def main(
     workers: Annotated[int, typer.Option(help="mutants at a time")] = 2,
     only: Annotated[str | None, typer.Option(help="run one mutant again, by its id")] = None,
     limit_s: Annotated[float, typer.Option(help="seconds beyond what the checks need")] = 20.0,
-) -> None:
+) -> int:
     """Put small faults into the mechanisms, and count those that the checks notice."""
     out = console()
-
-    def command() -> int:
-        for name, value in (("--sample", sample), ("--workers", workers), ("--limit-s", limit_s)):
-            if value <= 0:
-                raise UsageError(f"{name}: given {value}; expected a number above 0")
-        entries = equivalents.read()
-        if only:
-            return _only(out, only, seed, workers, limit_s, entries)
-        chosen = select(packages or [])
-        return _score(out, chosen, sample, seed, workers, limit_s, entries)
-
-    finish("mutants", command)
+    for name, value in (("--sample", sample), ("--workers", workers), ("--limit-s", limit_s)):
+        if value <= 0:
+            raise UsageError(f"{name}: given {value}; expected a number above 0")
+    entries = read()
+    if only:
+        return _only(out, only, seed, workers, limit_s, entries)
+    chosen = select(packages or [])
+    return _score(out, chosen, sample, seed, workers, limit_s, entries)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Mutants: every one that the operators can make of a unit, and a sample of them."""
+"""Mutants: what is mutated, all that the operators can make of it, a sample, and equivalents."""
 
 from __future__ import annotations
 
@@ -6,34 +6,111 @@ import ast
 import difflib
 import hashlib
 import itertools
-from collections.abc import Iterator
-from dataclasses import dataclass
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 
 from cosmic_ray.mutating import mutate_code
 
+import reference_impls
+from harness.errors import UsageError
 from suites.programs.mutation.operators import operators, positions
-from suites.programs.mutation.units import Unit, short
+
+ROOT = Path(reference_impls.__path__[0])
+REPOSITORY = ROOT.parent
+NOT_MUTATED = re.compile(r"naive.*|golden.*|__init__")
+"""Not deep in a package: the oracle, the readers of the goldens, the record."""
+RECORDS = "mechanism.py"
+"""Of the shared modules: it holds the records' classes, which the runner itself uses."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A package, or a shared module: ``mtsa`` or ``masks``, and the files that are mutated."""
+
+    name: str
+    files: tuple[Path, ...]
+
+    @property
+    def is_package(self) -> bool:
+        """Whether it is a mechanism's own package."""
+        return (ROOT / self.name).is_dir()
+
+
+def module_name(path: Path) -> str:
+    """``reference_impls.mtsa.layer``."""
+    inside = path.relative_to(REPOSITORY).with_suffix("")
+    return ".".join((inside.parent if inside.name == "__init__" else inside).parts)
+
+
+def short(path: Path) -> str:
+    """``mtsa/layer.py``."""
+    return path.relative_to(ROOT).as_posix()
+
+
+@cache
+def units() -> Mapping[str, Unit]:
+    """All units by name."""
+    found = {}
+    for path in sorted(ROOT.iterdir()):
+        if (path / "__init__.py").exists():
+            inside = sorted(path.rglob("*.py"))
+            files = [f for f in inside if f.parent != path or not NOT_MUTATED.fullmatch(f.stem)]
+        elif path.suffix == ".py" and not (
+            path.name == RECORDS or NOT_MUTATED.fullmatch(path.stem)
+        ):
+            files = [path]
+        else:
+            continue
+        found[path.stem] = Unit(path.stem, tuple(files))
+    return found
+
+
+def select(names: Iterable[str]) -> list[Unit]:
+    """The named units; all where none is named.
+
+    Raises
+    ------
+    UsageError
+        If there is no such unit.
+    """
+    known = units()
+    for name in names:
+        if name not in known:
+            raise UsageError(f"no package or module {name!r}; expected some of {', '.join(known)}")
+    return [known[name] for name in (names or known)]
+
+
+@cache
+def state() -> str:
+    """Hash of all that decides what becomes of a mutant: the code, the checks, this program."""
+    suites = Path(__file__).parents[2]
+    folders = (
+        ROOT,
+        REPOSITORY / "harness" / "verify",
+        suites / "reference_impls",
+        suites / "harness" / "verify",
+        suites / "support",
+        Path(__file__).parent,
+    )
+    total = hashlib.sha256()
+    for file in sorted(f for folder in folders for f in folder.rglob("*") if f.is_file()):
+        if "__pycache__" not in file.parts:
+            total.update(file.relative_to(REPOSITORY).as_posix().encode())
+            total.update(file.read_bytes())
+    return total.hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class Site:
     """One place where one operator can change a file.
 
-    Attributes
-    ----------
-    unit : str
-    path : Path
-    operator : str
-    occurrence : int
-        Which of the operator's places in the file, from 0.
-    row, column : int
-        Where the change begins, from 1 and 0.
-    line : str
-        Text of that line, stripped.
-    nth : int
-        Which of the file's lines with that text, from 0.
+    ``occurrence`` is which of the operator's places in the file, from 0; ``row`` and ``column``,
+    from 1 and 0, where the change begins; ``line`` the text of that line, stripped, and ``nth``
+    which of the file's lines with that text, from 0.
     """
 
     unit: str
@@ -53,14 +130,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Mutant:
-    """A changed file.
-
-    Attributes
-    ----------
-    site : Site
-    before, source : str
-        The file's text, unchanged and changed.
-    """
+    """A changed file: its text unchanged (``before``), and changed (``source``)."""
 
     site: Site
     before: str
@@ -170,3 +240,76 @@ def in_order(unit: Unit, seed: int) -> Iterator[Mutant]:
 def sample(unit: Unit, count: int, seed: int) -> list[Mutant]:
     """The first so many mutants of a unit."""
     return list(itertools.islice(in_order(unit, seed), count))
+
+
+DECLARED = Path(__file__).with_name("equivalent.toml")
+
+
+@dataclass(frozen=True)
+class Equivalent:
+    """Some changes of one line after which nothing that is promised differs.
+
+    ``line`` is the line as it is, stripped (several that change: joined by blanks), ``becomes`` the
+    line after each change. Of a shared module ``package`` and ``file`` are both its own name.
+    """
+
+    package: str
+    file: str
+    line: str
+    becomes: tuple[str, ...]
+    reason: str
+
+    def covers(self, mutant: Mutant) -> bool:
+        """Whether the mutant is one of these."""
+        gone, come = mutant.change
+        return (
+            mutant.site.unit == self.package
+            and mutant.site.path.name == self.file
+            and gone == self.line
+            and come in self.becomes
+        )
+
+
+def read(path: Path = DECLARED) -> list[Equivalent]:
+    """Read the declarations.
+
+    Raises
+    ------
+    UsageError
+        If one has no reason, or is of no package.
+    """
+    found = []
+    for table in tomllib.loads(path.read_text(encoding="utf-8"))["equivalent"]:
+        if table["package"] not in units() or not table["reason"].strip():
+            raise UsageError(f"{path}: {table}: expected a package that is there, and a reason")
+        becomes = table["becomes"]
+        table["becomes"] = (becomes,) if isinstance(becomes, str) else tuple(becomes)
+        found.append(Equivalent(**table))
+    return found
+
+
+def refuse_stale(entries: Iterable[Equivalent], units: Sequence[Unit]) -> None:
+    """Refuse entries of these units that no mutant matches: the code has changed since.
+
+    Raises
+    ------
+    UsageError
+        Naming the first of them.
+    """
+    for unit in units:
+        mine = [e for e in entries if e.package == unit.name]
+        lines = " ".join(e.line for e in mine)
+        near = [s for s in sites(unit) if s.line in lines] if mine else []
+        mutants = [m for m in map(materialise, near) if m is not None]
+        for entry in mine:
+            for come in entry.becomes:
+                if not any(replace(entry, becomes=(come,)).covers(m) for m in mutants):
+                    raise UsageError(
+                        f"{DECLARED}: no mutant of {unit.name}/{entry.file} makes {entry.line!r} "
+                        f"into {come!r}; the code has changed: correct the entry or take it out"
+                    )
+
+
+def declared(mutant: Mutant, entries: Iterable[Equivalent]) -> Equivalent | None:
+    """The declaration that covers a mutant, if there is one."""
+    return next((e for e in entries if e.covers(mutant)), None)

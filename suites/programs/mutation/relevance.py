@@ -22,17 +22,9 @@ Lines = dict[str, set[int]]
 
 @contextmanager
 def traced(files: Mapping[str, str]) -> Iterator[Lines]:
-    """Collect the lines that run inside the block.
+    """Collect the lines that run inside the block, of files by their name in a code object.
 
-    Parameters
-    ----------
-    files : mapping
-        File name as in a code object -> name in the result.
-
-    Yields
-    ------
-    dict
-        Name -> set of line numbers, filled in as the block runs.
+    Yields a dict that is filled in as the block runs: name in ``files`` -> set of line numbers.
     """
     seen: Lines = {}
 
@@ -54,17 +46,10 @@ def traced(files: Mapping[str, str]) -> Iterator[Lines]:
 
 @dataclass(frozen=True)
 class Ran:
-    """One check of the unchanged code.
+    """One check of the unchanged code: a step, or ``("test", file, id)``.
 
-    Attributes
-    ----------
-    check : tuple of str
-        A step, or ``("test", file, id)``.
-    seconds : float
-    lines : mapping
-        File, as ``mtsa/layer.py`` -> lines that ran.
-    compiles : bool
-        Whether it called torch.compile: the lines of what is compiled are not seen.
+    ``lines`` are those that ran by file, as ``mtsa/layer.py``; if it called torch.compile
+    (``compiles``), those of what is compiled are not seen.
     """
 
     check: tuple[str, ...]

@@ -9,11 +9,45 @@ from typing import Any, TypeVar
 
 from harness.errors import UsageError
 from harness.isolate import Call, Limits, Outcome, run_all
-from suites.programs.mutation.draw import Mutant
+from harness.records import journal, schema
+from suites.programs.mutation.draw import Mutant, Unit, short, state
+from suites.programs.mutation.inside import INTERPRETED, test_files
 from suites.programs.mutation.relevance import TEST, Ran, relevant
-from suites.programs.mutation.store import Store
-from suites.programs.mutation.tests import INTERPRETED, test_files
-from suites.programs.mutation.units import Unit, short
+
+KIND = "mutant"
+FOLDER = Path("results") / "mutants"
+
+
+class Store:
+    """Results in one journal, which is begun when something is written."""
+
+    def __init__(self, folder: Path = FOLDER) -> None:
+        self._folder = folder
+        self._found = journal.read(folder).finished()
+        self._writer: journal.Writer | None = None
+
+    def find(self, id: str) -> dict[str, Any] | None:
+        """What an earlier run found of a mutant, or of a part of the checks."""
+        return self._found.get(_key(id))
+
+    def add(self, id: str, told: Mapping[str, Any]) -> dict[str, Any]:
+        """Write one record, and return it."""
+        self._writer = self._writer or journal.Writer(self._folder, {"purpose": "mutants"})
+        row = self._writer.append({"kind": KIND, "key": _key(id), "id": id, **told})
+        self._found[row["key"]] = row
+        return row
+
+    def add_mutant(self, mutant: Mutant, outcome: Mapping[str, Any]) -> dict[str, Any]:
+        """Write what became of a mutant."""
+        gone, come = mutant.change
+        site = mutant.site
+        place = {"file": short(site.path), "row": site.row, "operator": site.operator}
+        return self.add(mutant.id, {**place, "line": gone, "becomes": come, **outcome})
+
+
+def _key(id: str) -> str:
+    return schema.digest([KIND, id, state()])
+
 
 T = TypeVar("T")
 INSIDE = "suites.programs.mutation.inside"
@@ -40,22 +74,9 @@ def baseline(
 ) -> tuple[list[Ran], list[str]]:
     """Time and trace all checks on the code as it is.
 
-    Parameters
-    ----------
-    units : sequence of Unit
-        Whose verifier's checks are wanted.
-    workers : int
-    store : Store
-        Where parts that were run before are found again.
-    on_done : callable
-        Called after each of ``len(units) + len(files)`` parts.
-    files : sequence of str or None
-        Files with tests; None is all of the verify suite.
-
-    Returns
-    -------
-    tuple
-        What ran, and a line for each check that fails without any mutation: it can't be used.
+    The verifier's checks are those of some units, the tests those of some files (None: of all of
+    the verify suite); ``on_done`` is called after each part, one that is found in the store too.
+    Returns what ran, and a line for each check that fails without any mutation: it can't be used.
 
     Raises
     ------
@@ -100,20 +121,9 @@ def run(
     limit_s: float,
     on_row: Callable[[Mapping[str, Any]], None],
 ) -> None:
-    """Run mutants and write a line for each.
+    """Run mutants by what `baseline` says, so many at a time, and write a line for each.
 
-    Parameters
-    ----------
-    mutants : sequence of Mutant
-    ran : sequence of Ran
-        From `baseline`.
-    store : Store
-    workers : int
-        Children at a time.
-    limit_s : float
-        Seconds that a mutant may take beyond `SLOWER` times what its checks take.
-    on_row : callable
-        Called with each line.
+    A mutant may take ``limit_s`` seconds beyond `SLOWER` times what its checks take.
 
     Raises
     ------

@@ -15,14 +15,12 @@ from rich.console import Console
 
 from harness.errors import UsageError
 from suites.programs.mutation import __main__ as program
-from suites.programs.mutation import equivalents, store, tests
-from suites.programs.mutation.draw import Mutant, Site, sample, sites
-from suites.programs.mutation.inside import baseline_tests
+from suites.programs.mutation import draw, inside
+from suites.programs.mutation import run as running
+from suites.programs.mutation.draw import Mutant, Site, Unit, sample, select, sites, units
 from suites.programs.mutation.operators import operators, positions
 from suites.programs.mutation.relevance import TEST, Ran, lines_to_watch, relevant
-from suites.programs.mutation.run import baseline, control, run
-from suites.programs.mutation.store import Store
-from suites.programs.mutation.units import Unit, select, units
+from suites.programs.mutation.run import Store, baseline, control, run
 
 SMALL = "source2token"
 
@@ -78,8 +76,8 @@ def test_a_fault_in_a_kernel_is_noticed_in_tritons_interpreter(tmp_path: Path) -
     pytest.importorskip("triton", reason="the kernels are Triton's")
     mutant = planted("triton/forward.py", *KERNEL, unit="kernels")
     lines = frozenset(range(1, len(mutant.before.splitlines())))
-    test = f"{tests.INTERPRETED}::test_agrees[every-mask-identity]"
-    ran = [Ran((TEST, tests.INTERPRETED, test), 10.0, {"kernels/triton/forward.py": lines})]
+    test = f"{inside.INTERPRETED}::test_agrees[every-mask-identity]"
+    ran = [Ran((TEST, inside.INTERPRETED, test), 10.0, {"kernels/triton/forward.py": lines})]
     for made, verdict in ((mutant, "killed"), (replace(mutant, source=mutant.before), "survived")):
         rows: list[Any] = []
         run([made], ran, Store(tmp_path), 1, 60.0, rows.append)
@@ -105,7 +103,7 @@ def test_a_finished_mutant_is_not_run_again_unless_something_changed(
     assert first.find(mutant.id) is None
     first.add_mutant(mutant, {"verdict": "killed", "by": "", "detail": "", "seconds": 0})
     assert Store(tmp_path).find(mutant.id) is not None
-    monkeypatch.setattr(store, "state", lambda: "other code or checks")
+    monkeypatch.setattr(running, "state", lambda: "other code or checks")
     assert Store(tmp_path).find(mutant.id) is None
 
 
@@ -137,9 +135,7 @@ def test_the_program_scores_resumes_and_names_survivors(
     monkeypatch.setattr(program, "run", fail)
     assert program._score(told, [units()[SMALL]], 2, 0, 1, 5.0, []) == 1
     declared = [
-        equivalents.Equivalent(
-            SMALL, "modules.py", *mutants[1].change[:1], mutants[1].change[1:], "shape"
-        )
+        draw.Equivalent(SMALL, "modules.py", *mutants[1].change[:1], mutants[1].change[1:], "shape")
     ]
     assert program._score(told, [units()[SMALL]], 2, 0, 1, 5.0, declared) == 0
 
@@ -155,13 +151,13 @@ def test_a_test_is_found_again_in_each_run_whatever_its_name(tmp_path: Path) -> 
         "def test_of_lines(sign):\n"
         "    assert parse('forward').lo == 1\n"
     )
-    names = [row["check"][2] for row in baseline_tests(str(file))["ran"]]
+    names = [row["check"][2] for row in inside.baseline_tests(str(file))["ran"]]
     assert len(names) == 3
     chosen = [name for name in names if "\\" in name]
     assert len(chosen) == 2
     for _ in range(2):
         for name in chosen:
-            assert tests.run([str(file)], [name], {}).finished == 1
+            assert inside.run_tests([str(file)], [name], {}).finished == 1
 
 
 def test_equivalents_that_match_nothing_are_refused(tmp_path: Path) -> None:
@@ -169,7 +165,7 @@ def test_equivalents_that_match_nothing_are_refused(tmp_path: Path) -> None:
     gone, come = mutant.change
     file = tmp_path / "equivalent.toml"
 
-    def entry(**changes: str) -> list[equivalents.Equivalent]:
+    def entry(**changes: str) -> list[draw.Equivalent]:
         given = {
             "package": SMALL,
             "file": mutant.site.path.name,
@@ -180,15 +176,15 @@ def test_equivalents_that_match_nothing_are_refused(tmp_path: Path) -> None:
         }
         text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in given.items())
         file.write_text("[[equivalent]]\n" + text)
-        return equivalents.read(file)
+        return draw.read(file)
 
     right = entry()
-    equivalents.refuse_stale(right, select([SMALL]))
-    assert equivalents.declared(mutant, right) == right[0]
+    draw.refuse_stale(right, select([SMALL]))
+    assert draw.declared(mutant, right) == right[0]
     for stale in (entry(line=gone + " "), entry(becomes=come + " + 1"), entry(file="none.py")):
         with pytest.raises(UsageError, match="the code has changed: correct the entry"):
-            equivalents.refuse_stale(stale, select([SMALL]))
-        assert equivalents.declared(mutant, stale) is None
+            draw.refuse_stale(stale, select([SMALL]))
+        assert draw.declared(mutant, stale) is None
     for bad in ({"reason": " "}, {"package": "mtsaa"}):
         with pytest.raises(UsageError, match="expected a package that is there, and a reason"):
             entry(**bad)
@@ -196,13 +192,13 @@ def test_equivalents_that_match_nothing_are_refused(tmp_path: Path) -> None:
 
 def test_the_declared_equivalents_are_of_lines_that_there_are() -> None:
     # What the lines become takes a minute to see: the program refuses that.
-    entries = equivalents.read()
+    entries = draw.read()
     for entry in entries:
         [path] = [p for p in units()[entry.package].files if p.name == entry.file]
         text = " ".join(path.read_text(encoding="utf-8").split())
         assert " ".join(entry.line.split()) in text, entry
         assert entry.becomes
-    equivalents.refuse_stale(entries, select([SMALL]))
+    draw.refuse_stale(entries, select([SMALL]))
 
 
 @pytest.mark.parametrize(

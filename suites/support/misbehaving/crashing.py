@@ -40,7 +40,6 @@ class Hang(Behaved):
     """Never returns."""
 
     def before(self, call: int) -> None:
-        """Sleep with the interpreter's lock held, so that no signal handler runs."""
         ctypes.PyDLL(None).sleep(600)
 
 
@@ -48,7 +47,6 @@ class Segfault(Behaved):
     """Reads where nothing is."""
 
     def before(self, call: int) -> None:
-        """Read address 0."""
         tasks.read_null()
 
 
@@ -56,7 +54,6 @@ class Nan(Behaved):
     """Returns NaN."""
 
     def after(self, output: torch.Tensor, call: int) -> torch.Tensor:
-        """Spoil one value."""
         return output.index_fill(0, torch.tensor([0]), float("nan"))
 
 
@@ -64,7 +61,6 @@ class LateNan(Behaved):
     """Returns NaN from the sixth call on: warm, and in the midst of being timed."""
 
     def after(self, output: torch.Tensor, call: int) -> torch.Tensor:
-        """Spoil what is timed only."""
         return output * float("nan") if call > 5 else output
 
 
@@ -82,7 +78,6 @@ class NanGradient(Behaved):
     """Returns numbers, but its gradients are NaN."""
 
     def after(self, output: torch.Tensor, call: int) -> torch.Tensor:
-        """Spoil the way back."""
         return _Spoilt.apply(output)
 
 
@@ -90,7 +85,6 @@ class Greedy(Behaved):
     """Wants more memory than there is."""
 
     def before(self, call: int) -> None:
-        """Ask for a pebibyte."""
         torch.empty(2**50, dtype=torch.uint8)
 
 
@@ -98,7 +92,6 @@ class Daemon(Behaved):
     """Leaves a daemon behind, detached from everything."""
 
     def before(self, call: int) -> None:
-        """Start it once and note its process id."""
         if call == 1:
             _note(tasks.detached())
 
@@ -107,7 +100,6 @@ class Twin(Behaved):
     """Forks, and both go on, so that two answers are sent."""
 
     def before(self, call: int) -> None:
-        """Fork once; the twin notes its process id."""
         if call == 1 and os.fork() == 0:
             _note(os.getpid())
 
@@ -116,7 +108,6 @@ class Unprintable(Behaved):
     """Fails with a message that no terminal can show."""
 
     def before(self, call: int) -> None:
-        """Name a file that is no UTF-8, as Python holds such names."""
         raise FileNotFoundError("no weights in \udcff\udcfe.bin")
 
 

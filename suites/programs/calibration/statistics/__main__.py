@@ -9,13 +9,18 @@ import typer
 
 from harness.cli.output import say, steps
 from harness.errors import UsageError
-from suites.programs.calibration.statistics.conditions import conditions
-from suites.programs.calibration.statistics.run import HEADS, chunks, done, run, score
+from suites.programs.calibration.statistics.run import (
+    HEADS,
+    chunks,
+    conditions,
+    done,
+    run,
+    score,
+)
 from suites.programs.command import (
     application,
     console,
-    finish,
-    markdown_table,
+    finishing,
     print_judged,
 )
 
@@ -25,39 +30,34 @@ app = application()
 
 
 @app.command()
+@finishing("calibrate")
 def main(
     draws: Annotated[int, typer.Option(help="of each condition")] = DRAWS,
     journal: Annotated[str, typer.Option(metavar="DIR")] = "results/calibration-statistics",
     quick: Annotated[bool, typer.Option("--quick", help="a self-test in seconds")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="the table of docs/results")] = False,
-) -> None:
+) -> int:
     """Prove the statistics: false positives, coverage and power as they are said to be.
 
     Killed and started again it goes on where it was. Exit code 1: the goals are not met.
     """
     out, folder = console(markdown), Path(journal)
-
-    def command() -> int:
-        if draws < 1:
-            raise UsageError(f"--draws: given {draws}; expected 1 or more")
-        wanted = chunks(conditions(), QUICK if quick else draws)
-        known = done(folder)
-        todo = [chunk for chunk in wanted if chunk.key not in known]
-        there = len(wanted) - len(todo)
-        say(out, f"{len(wanted)} chunks, {there} of them already there; journal {folder}")
-        if todo:
-            with steps(out, "simulating", len(todo)) as step:
-                for _ in run(todo, folder):
-                    step()
-        rows = score(wanted, done(folder))
-        met, cells = all(row.met for row in rows), [row.cells for row in rows]
-        if markdown:
-            print(markdown_table(HEADS, cells))
-        else:
-            print_judged(out, HEADS, cells, met=met, few="draws" if quick else "")
-        return int(not (quick or met))
-
-    finish("calibrate", command)
+    if draws < 1:
+        raise UsageError(f"--draws: given {draws}; expected 1 or more")
+    wanted = chunks(conditions(), QUICK if quick else draws)
+    known = done(folder)
+    todo = [chunk for chunk in wanted if chunk.key not in known]
+    there = len(wanted) - len(todo)
+    say(out, f"{len(wanted)} chunks, {there} of them already there; journal {folder}")
+    if todo:
+        with steps(out, "simulating", len(todo)) as step:
+            for _ in run(todo, folder):
+                step()
+    rows = score(wanted, done(folder))
+    met, cells = all(row.met for row in rows), [row.cells for row in rows]
+    few = "draws" if quick else ""
+    print_judged(out, HEADS, cells, met=met, few=few, markdown=markdown)
+    return int(not (quick or met))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ does it. Each function takes a generator and its sizes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -332,36 +331,3 @@ def one_pair_of_degrees(rng: Generator, examples: int, by_example: float) -> boo
     """One run of each model, degrees: the bootstrapped p of both correlations below alpha."""
     said, truth = _said(rng, 1, examples, by_seed=0, by_example=by_example)
     return correlation_p([(said[0, 0], said[1, 0])], truth)[0] < ALPHA
-
-
-EXPERIMENTS: dict[str, Callable[..., bool]] = {
-    f.__name__: f
-    for f in (
-        paired_statistic,
-        paired_verdict,
-        paired_coverage,
-        paired_power,
-        unpaired,
-        unpaired_coverage,
-        sign_flips,
-        accuracies,
-        equal_within,
-        family,
-        any_model,
-        told_apart,
-        better_by,
-        better_by_folds,
-        better_by_unpaired,
-        said_and_true,
-        normal_folds,
-        learner_folds,
-        sd_coverage,
-        correlation_coverage,
-        over_examples,
-        examples_taken_as_given,
-        pigeonhole,
-        correlation_over_examples,
-        one_pair,
-        one_pair_of_degrees,
-    )
-}

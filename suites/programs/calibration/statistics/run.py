@@ -1,35 +1,90 @@
-"""Draw what is missing, chunk by chunk, and hold what came out against what must."""
+"""Draw what ``conditions.toml`` declares, chunk by chunk; hold what came out against what must."""
 
 from __future__ import annotations
 
+import math
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from scipy.stats import binom
 
 from harness.records import journal, schema
 from harness.registry import harness_hash
+from harness.stats import ALPHA, power_of, replicates_needed
 from suites.programs.calibration.statistics import experiments
-from suites.programs.calibration.statistics.conditions import Condition
 
 KIND = "simulation"
 CHUNK = 2000
 """Draws of one record: seconds of work that a stop can lose."""
 HEADS = ("what is counted", "rate", "must be", "draws", "")
-GOALS = {"equal": "", "at most": "at most ", "at least": "at least ", "near": "about "}
+Goal = Literal["equal", "at most", "at least", "near"]
+FILE = Path(__file__).with_name("conditions.toml")
+NEAR = 0.01
+"""An approximation may miss what it aims at by so much."""
+CHANCE = 1e-3
+"""Probability that a condition fails although its rate is as it must be."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """An experiment, how often something must be said in it; fields as in the file."""
+
+    says: str
+    experiment: str
+    sizes: Mapping[str, Any]
+    expected: float
+    goal: Goal = "equal"
+    weight: float = 1.0
+
+    @property
+    def id(self) -> str:
+        """Short hash of experiment and sizes: conditions of one id draw the same."""
+        return schema.digest([self.experiment, dict(self.sizes)])
+
+    def interval(self, draws: int) -> tuple[float, float]:
+        """The rates that are accepted after so many draws, with probability 1 - `CHANCE`."""
+        slack = NEAR if self.goal == "near" else 0.0
+        low, high = max(0.0, self.expected - slack), min(1.0, self.expected + slack)
+        lowest = float(binom.ppf(CHANCE / 2, draws, low)) / draws
+        highest = float(binom.ppf(1 - CHANCE / 2, draws, high)) / draws
+        return (
+            0.0 if self.goal == "at most" else lowest,
+            1.0 if self.goal == "at least" else highest,
+        )
+
+    def met(self, count: int, draws: int) -> bool:
+        """Whether so many of so many draws are as they must be."""
+        low, high = self.interval(draws)
+        return low <= count / draws <= high
+
+
+def _planned(says: str, experiment: str, sizes: Mapping[str, Any], **more: Any) -> Condition:
+    """The power of as many replicates as are planned for it."""
+    paired, alpha = experiment == "paired_power", sizes.get("alpha", ALPHA)
+    sd = math.sqrt(2 * (1 - sizes["correlation"])) if paired else 1.0
+    count = replicates_needed(sizes["effect"], sd, paired=paired, alpha=alpha)
+    own = {**sizes, "count": count} | ({} if paired else {"other": count})
+    power = power_of(sizes["effect"], sd, count, paired=paired, alpha=alpha)
+    return Condition(says.format_map(own), experiment, own, power, **more)
+
+
+@cache
+def conditions() -> tuple[Condition, ...]:
+    """All of them, in the order of the file."""
+    entries = tomllib.loads(FILE.read_text(encoding="utf-8"))["condition"]
+    return tuple((Condition if "expected" in e else _planned)(**e) for e in entries)
 
 
 @dataclass(frozen=True)
 class Chunk:
     """A part of a condition's draws, with a stream of its own.
 
-    Attributes
-    ----------
-    number, draws : int
-    key : str
-        Of its record: of the same draws, judged by the same code.
+    ``key`` is that of its record: of the same draws, judged by the same code.
     """
 
     condition: Condition
@@ -54,7 +109,7 @@ def chunks(conditions: Iterable[Condition], draws: int) -> list[Chunk]:
 def count(condition: Condition, number: int, draws: int) -> int:
     """Hits of one chunk: the same numbers every time."""
     generator = np.random.default_rng([int(condition.id, 16), number])
-    once = experiments.EXPERIMENTS[condition.experiment]
+    once = getattr(experiments, condition.experiment)
     return sum(once(generator, **condition.sizes) for _ in range(draws))
 
 
@@ -100,8 +155,9 @@ class Row:
     def cells(self) -> list[str]:
         """As `HEADS` has them."""
         c = self.condition
+        word = {"equal": "", "near": "about "}.get(c.goal, f"{c.goal} ")
         if not self.draws:
-            return [c.says, "", f"{GOALS[c.goal]}{c.expected:.2%}", "0", "not drawn"]
+            return [c.says, "", f"{word}{c.expected:.2%}", "0", "not drawn"]
         low, high = c.interval(self.draws)
         ends = {"at most": f"up to {high:.2%}", "at least": f"from {low:.2%}"}
         accepted = ends.get(c.goal, f"{low:.2%} to {high:.2%}")
@@ -109,7 +165,7 @@ class Row:
         return [
             c.says,
             f"{self.count / self.draws:.2%}",
-            f"{GOALS[c.goal]}{c.expected:.2%} ({accepted})",
+            f"{word}{c.expected:.2%} ({accepted})",
             f"{self.draws:,}",
             said,
         ]
