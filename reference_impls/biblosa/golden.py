@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from reference_impls.biblosa.naive import one_direction, rule
+from reference_impls.biblosa.naive import fuse, rule
 from reference_impls.golden_rows import Array, added_by_padded_rows, without_padded_rows
-from reference_impls.naive import directions, with_prefix
+from reference_impls.naive import Oracle
 
 
 def from_golden(
@@ -34,12 +34,10 @@ def from_golden(
     r = options["block_len"] or rule(arrays["x"].shape[1])
 
     def back(x: Array, n: int, rows: Array, g: Array) -> Array:
-        halves = np.split(g, 2, axis=1)
-        forward, backward = (
-            one_direction(x, n, r, with_prefix(weights, prefix), rows, own, kind, *how)[1]
-            for (prefix, kind), own in zip(directions("both").items(), halves, strict=True)
-        )
-        return forward + backward
+        both = Oracle(lambda x, W, rows: fuse(x, n, r, W, rows, "both", *how))
+        grad_x = both(x, weights, rows, g)[1]
+        assert grad_x is not None
+        return grad_x
 
     added = added_by_padded_rows(arrays, back)
     return options, weights, arrays["output_f64"].shape[2], without_padded_rows(arrays, added)
