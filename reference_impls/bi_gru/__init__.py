@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from reference_impls.mechanism import Mechanism, Size, implementations_in
+from reference_impls.mechanism import Mechanism, Size, of_package
 
 if TYPE_CHECKING:
     import numpy as np
 
-_WAYS = implementations_in(
+_WAYS = of_package(
     "reference_impls.bi_gru",
     plain=("PlainBiGru", "an explicit loop over time"),
     batched=("BatchedBiGru", "both directions in one loop, the inputs' products in front of it"),
@@ -57,10 +57,7 @@ MECHANISMS = (
         name="bi_gru",
         summary="bidirectional GRU, reset after the product (torch)",
         source="Cho et al. (2014), in torch's form; the Bi-GRU rows of the papers' tables",
-        implementations=_WAYS,
-        folder="reference_impls.bi_gru",
-        oracle="reference_impls.bi_gru.naive:naive",
-        plain="reference_impls.bi_gru.modules:PlainBiGru",
+        **_WAYS,
         options={"reset": "after"},
         default="packed",
         parameters=_after_parameters,
@@ -71,10 +68,7 @@ MECHANISMS = (
         name="bi_gru_released",
         summary="bidirectional GRU, reset before the product (Cho et al., TensorFlow)",
         source="Cho et al. (2014), eq. 5-8; taoshen58/BiBloSA@ec67cbd",
-        implementations=_WAYS[:2],
-        folder="reference_impls.bi_gru",
-        oracle="reference_impls.bi_gru.naive:naive",
-        plain="reference_impls.bi_gru.modules:PlainBiGru",
+        **{**_WAYS, "implementations": _WAYS["implementations"][:2]},
         options={"reset": "before"},
         default="batched",
         parameters=_before_parameters,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from reference_impls.mechanism import Mechanism, Size, implementations_in
-
-_PLAIN = "reference_impls.bi_lstm.modules:PlainBiLstm"
+from reference_impls.mechanism import Mechanism, Size, of_package
 
 
 def _parameters(s: Size) -> int:
@@ -32,7 +30,7 @@ MECHANISMS = (
         name="bi_lstm",
         summary="bidirectional LSTM, half of the width each way",
         source="Graves et al. (2013); the Bi-LSTM rows of the papers' tables",
-        implementations=implementations_in(
+        **of_package(
             "reference_impls.bi_lstm",
             plain=("PlainBiLstm", "an explicit loop over time"),
             packed=(
@@ -40,9 +38,6 @@ MECHANISMS = (
                 "torch.nn.LSTM; with a mask packed, or on a CPU turned over for the way back",
             ),
         ),
-        folder="reference_impls.bi_lstm",
-        oracle="reference_impls.bi_lstm.naive:naive",
-        plain=_PLAIN,
         default="packed",
         parameters=_parameters,
         operations=_operations,

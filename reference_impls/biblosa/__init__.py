@@ -7,9 +7,8 @@ from typing import Any
 
 from reference_impls import disa
 from reference_impls.biblosa.rule import block_length
-from reference_impls.mechanism import Mechanism, Size, implementations_in
+from reference_impls.mechanism import Mechanism, Size, of_package
 
-_PLAIN = "reference_impls.biblosa.modules:PlainBiblosa"
 _OPTIONS = {
     "block_len": None,
     "extra": 0,
@@ -76,14 +75,11 @@ def _mechanism(name: str, form: str, summary: str, padding: str) -> Mechanism:
         name=name,
         summary=summary,
         source="Shen et al., Bi-BloSAN (ICLR 2018); MTSA section 4; taoshen58/BiBloSA@ec67cbd",
-        implementations=implementations_in(
+        **of_package(
             "reference_impls.biblosa",
             plain=("PlainBiblosa", "every softmax written out"),
             folded=("FoldedBiblosa", "blocks as samples, sums of exponentials without a maximum"),
         ),
-        folder="reference_impls.biblosa",
-        oracle="reference_impls.biblosa.naive:naive",
-        plain=_PLAIN,
         options={**_OPTIONS, "form": form},
         variants=_VARIANTS,
         score_weights=disa.scored_by("", *_SCORED_BY),

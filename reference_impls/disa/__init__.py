@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from reference_impls.disa import cutting
-from reference_impls.mechanism import Mechanism, Size, implementations_in
+from reference_impls.mechanism import Mechanism, Size, of_package
 
 if TYPE_CHECKING:
     import numpy as np
-
-_PLAIN = "reference_impls.disa.modules:PlainDisa"
 
 
 def parameters(s: Size) -> int:
@@ -102,7 +100,7 @@ MECHANISMS = (
         name="disa",
         summary="directional self-attention, forward and backward block side by side",
         source="Shen et al., DiSAN (AAAI 2018); MTSA eq. 6; taoshen58/DiSAN@fdb5b97",
-        implementations=implementations_in(
+        **of_package(
             "reference_impls.disa",
             plain=("PlainDisa", "the N x N x d scores and their softmax"),
             broadcast=(
@@ -119,9 +117,6 @@ MECHANISMS = (
                 },
             ),
         ),
-        folder="reference_impls.disa",
-        oracle="reference_impls.disa.naive:naive",
-        plain=_PLAIN,
         options={"direction": "both", "activation": "elu", "tanh_scale": 5.0},
         variants={
             "forward": {"direction": "forward"},

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from reference_impls.mechanism import Mechanism, Size, implementations_in
+from reference_impls.mechanism import Mechanism, Size, of_package
 
-_PLAIN = "reference_impls.hrchy_cnn.modules:PlainHrchyCnn"
 _LAYERS, _KERNEL_SIZE = 3, 5
 
 
@@ -37,15 +36,12 @@ def _mechanism(name: str, form: str, summary: str, source: str, padding: str) ->
         name=name,
         summary=summary,
         source=source,
-        implementations=implementations_in(
+        **of_package(
             "reference_impls.hrchy_cnn",
             plain=("PlainHrchyCnn", "an explicit sum over taps"),
             conv=("ConvHrchyCnn", "torch's convolution and glu, features last throughout"),
             gemm=("GemmHrchyCnn", "windows in rows and a product of matrices for each layer"),
         ),
-        folder="reference_impls.hrchy_cnn",
-        oracle="reference_impls.hrchy_cnn.naive:naive",
-        plain=_PLAIN,
         options={"layers": _LAYERS, "kernel_size": _KERNEL_SIZE, "form": form},
         variants={
             "one_layer": {"layers": 1},

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from reference_impls.mechanism import Mechanism, Size, implementations_in
+from reference_impls.mechanism import Mechanism, Size, of_package
 
 if TYPE_CHECKING:
     import numpy as np
 
-_PLAIN = "reference_impls.kim_cnn.modules:PlainKimCnn"
 _KERNEL_SIZES = (3, 4, 5)
 
 
@@ -43,15 +42,12 @@ def _mechanism(name: str, windows: str, summary: str, padding: str) -> Mechanism
         name=name,
         summary=summary,
         source="Kim (EMNLP 2014); taoshen58/BiBloSA@ec67cbd",
-        implementations=implementations_in(
+        **of_package(
             "reference_impls.kim_cnn",
             plain=("PlainKimCnn", "an explicit sum over taps"),
             conv=("ConvKimCnn", "torch's convolution for each kernel size"),
             gemm=("GemmKimCnn", "windows in rows, a product of matrices for each kernel size"),
         ),
-        folder="reference_impls.kim_cnn",
-        oracle="reference_impls.kim_cnn.naive:naive",
-        plain=_PLAIN,
         options={"kernel_sizes": _KERNEL_SIZES, "windows": windows},
         variants={"1_2_6": {"kernel_sizes": (1, 2, 6)}, "5": {"kernel_sizes": (5,)}},
         output="sentence",

@@ -8,15 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from reference_impls import kernels
-from reference_impls.mechanism import Implementation, Mechanism, Size
+from reference_impls.mechanism import Mechanism, Size, of_package
 from reference_impls.msmsa import tiles as cuts
 from reference_impls.msmsa.scales import Scale, parse_all
 from reference_impls.msmsa.tiles import Group, pieces, plan
 
 if TYPE_CHECKING:
     import numpy as np
-
-_PLAIN = "reference_impls.msmsa.modules:PlainMsmsa"
 
 
 def _scales(s: Size) -> tuple[Scale, ...]:
@@ -29,33 +27,6 @@ def _products(way: cuts.Way, s: Size) -> float:
     costs = way(_scales(s), s.length, s.batch)
     once = cuts.layer(costs, s.batch, s.length, s.d_in, s.d_out // s.heads, s.d_out)
     return once * (3 if s.training else 1)
-
-
-IMPLEMENTATIONS = (
-    Implementation(
-        "plain",
-        _PLAIN,
-        "the N x N scores and their softmax, step by step",
-        mask_optional=True,
-        operations=partial(_products, cuts.every_pair),
-    ),
-    Implementation(
-        "masked",
-        "reference_impls.msmsa.modules:MaskedMsmsa",
-        "torch's fused attention over all pairs, windows in the mask",
-        mask_optional=True,
-        operations=partial(_products, cuts.every_pair),
-    ),
-    Implementation(
-        "windowed",
-        "reference_impls.msmsa.windowed:WindowedMsmsa",
-        "tiles of queries and the keys around them: cost N times the window",
-        mask_optional=True,
-    ),
-    *kernels.implementations(
-        "reference_impls.msmsa.fused:FusedMsmsa", operations=partial(_products, cuts.ranges)
-    ),
-)
 
 
 def _groups(s: Size) -> list[Group]:
@@ -109,14 +80,27 @@ def from_golden(
     return options, weights, arrays["o_w"].shape[1]
 
 
+_EVERY_PAIR = {"operations": partial(_products, cuts.every_pair)}
 _ALONE = Mechanism(
     name="msmsa",
     summary="multi-scale multi-head self-attention: windows of different widths in a layer",
     source="Guo et al., Multi-Scale Self-Attention for Text Classification (AAAI 2020), eq. 6-9",
-    implementations=IMPLEMENTATIONS,
-    folder="reference_impls.msmsa",
-    oracle="reference_impls.msmsa.naive:naive",
-    plain=_PLAIN,
+    **of_package(
+        "reference_impls.msmsa",
+        *kernels.implementations(
+            "reference_impls.msmsa.fused:FusedMsmsa", operations=partial(_products, cuts.ranges)
+        ),
+        plain=("PlainMsmsa", "the N x N scores and their softmax, step by step", _EVERY_PAIR),
+        masked=(
+            "MaskedMsmsa",
+            "torch's fused attention over all pairs, windows in the mask",
+            _EVERY_PAIR,
+        ),
+        windowed=(
+            "windowed:WindowedMsmsa",
+            "tiles of queries and the keys around them: cost N times the window",
+        ),
+    ),
     options={
         "scales": None,
         "width_reading": "total",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from reference_impls.kernels import implementations as on_kernels
-from reference_impls.mechanism import Implementation, Mechanism, Size
+from reference_impls.mechanism import Mechanism, Size, of_package
 from reference_impls.mtsa import held
 
 _PAPER = {
@@ -104,34 +104,31 @@ def _released_fused_operations(s: Size) -> float:
     return _released_operations(s) - _skipped(s)
 
 
-def implementations(
-    plain: str,
-    algorithm1: str,
-    fused: str,
+def attentions(
+    folder: str,
     algorithm1_bytes: Callable[[Size], float],
     tiled_bytes: Callable[[Size], float] | None = None,
     native_bytes: Callable[[Size], float] | None = None,
     fused_operations: Callable[[Size], float] | None = None,
-) -> tuple[Implementation, ...]:
-    """The three ways to attend, for any form of the layer: dotted factories, and formulas."""
-    return (
-        Implementation(
-            "plain",
-            plain,
-            "the tensor of N x N x d scores and its softmax: slow and stable",
-            mask_optional=True,
-        ),
-        Implementation(
-            "algorithm1",
-            algorithm1,
-            "Algorithm 1, stabilised: matrix products only",
-            mask_optional=True,
-            transient_bytes=algorithm1_bytes,
-            forced={
-                "few repaired at a time": {"reference_impls.mtsa.optimized:CHUNK_BYTES": 2**16}
-            },
-        ),
+    oracle: str = "naive:naive",
+    **classes: str,
+) -> dict[str, Any]:
+    """`of_package` of any form of the layer, by its three classes: plain, algorithm1 and fused."""
+    few = {"few repaired at a time": {"reference_impls.kernels.underflow:CHUNK_BYTES": 2**16}}
+    fused = f"{folder}.{classes['fused']}"
+    return of_package(
+        folder,
         *on_kernels(fused, tiled_bytes, native_bytes, fused_operations),
+        oracle=oracle,
+        plain=(
+            classes["plain"],
+            "the tensor of N x N x d scores and its softmax: slow and stable",
+        ),
+        algorithm1=(
+            classes["algorithm1"],
+            "Algorithm 1, stabilised: matrix products only",
+            {"transient_bytes": algorithm1_bytes, "forced": few},
+        ),
     )
 
 
@@ -140,18 +137,16 @@ MECHANISMS = (
         name="mtsa",
         summary="multi-mask tensorized self-attention, the paper's equations",
         source="Shen et al., Tensorized Self-Attention (NAACL 2019), eq. 7-13",
-        implementations=implementations(
-            "reference_impls.mtsa.plain:PlainMTSA",
-            "reference_impls.mtsa.optimized:Algorithm1MTSA",
-            "reference_impls.mtsa.fused:FusedMTSA",
+        **attentions(
+            "reference_impls.mtsa",
             held.paper,
             held.fused_tiled,
             held.fused_native,
             _fused_operations,
+            plain="plain:PlainMTSA",
+            algorithm1="optimized:Algorithm1MTSA",
+            fused="fused:FusedMTSA",
         ),
-        folder="reference_impls.mtsa",
-        oracle="reference_impls.mtsa.naive:naive",
-        plain="reference_impls.mtsa.plain:PlainMTSA",
         options=_PAPER,
         variants={
             "identity": {"scale_t": "identity"},
@@ -197,16 +192,15 @@ MECHANISMS = (
         name="mtsa_released",
         summary="multi-mask tensorized self-attention as the authors' program computes it",
         source="taoshen58/mtsa@2c5907e, multi_mask_tensorized_self_attn",
-        implementations=implementations(
-            "reference_impls.mtsa.plain:PlainReleasedMTSA",
-            "reference_impls.mtsa.optimized:Algorithm1ReleasedMTSA",
-            "reference_impls.mtsa.fused:FusedReleasedMTSA",
+        **attentions(
+            "reference_impls.mtsa",
             held.released,
             fused_operations=_released_fused_operations,
+            oracle="naive_released:naive",
+            plain="plain:PlainReleasedMTSA",
+            algorithm1="optimized:Algorithm1ReleasedMTSA",
+            fused="fused:FusedReleasedMTSA",
         ),
-        folder="reference_impls.mtsa",
-        oracle="reference_impls.mtsa.naive_released:naive",
-        plain="reference_impls.mtsa.plain:PlainReleasedMTSA",
         options=RELEASED,
         variants={
             "snli": {"activation": "elu"},

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from reference_impls.mechanism import Mechanism, Size
-from reference_impls.mtsa import held, implementations
-
-_PLAIN = "reference_impls.mtsa_nmt.modules:PlainTranslationMTSA"
+from reference_impls.mtsa import attentions, held
 
 
 def _parameters(s: Size) -> int:
@@ -27,15 +25,13 @@ MECHANISMS = (
         name="mtsa_nmt",
         summary="multi-mask tensorized self-attention in a translation encoder",
         source="MTSA section 4.4; taoshen58/mtsa@2c5907e, its tensor2tensor part",
-        implementations=implementations(
-            _PLAIN,
-            "reference_impls.mtsa_nmt.modules:Algorithm1TranslationMTSA",
-            "reference_impls.mtsa_nmt.modules:FusedTranslationMTSA",
+        **attentions(
+            "reference_impls.mtsa_nmt",
             held.translation,
+            plain="modules:PlainTranslationMTSA",
+            algorithm1="modules:Algorithm1TranslationMTSA",
+            fused="modules:FusedTranslationMTSA",
         ),
-        folder="reference_impls.mtsa_nmt",
-        oracle="reference_impls.mtsa_nmt.naive:naive",
-        plain=_PLAIN,
         options={
             "scale_t": "identity",
             "scale_s": "log_sigmoid",

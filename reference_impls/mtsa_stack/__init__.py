@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from reference_impls.mechanism import Mechanism, Size
-from reference_impls.mtsa import implementations
+from reference_impls.mtsa import attentions
 
-_PLAIN = "reference_impls.mtsa_stack.modules:PlainStackedMTSA"
 _LAYERS = 2
 """Of the default configuration, which the formulas are for."""
 
@@ -42,15 +41,13 @@ MECHANISMS = (
         name="mtsa_stack",
         summary="layers of feed-forward block and tensorized self-attention, with residuals",
         source="MTSA section 4.2, appendix B; taoshen58/mtsa@2c5907e, stacked_mtsa",
-        implementations=implementations(
-            _PLAIN,
-            "reference_impls.mtsa_stack.modules:Algorithm1StackedMTSA",
-            "reference_impls.mtsa_stack.modules:FusedStackedMTSA",
+        **attentions(
+            "reference_impls.mtsa_stack",
             _transient,
+            plain="modules:PlainStackedMTSA",
+            algorithm1="modules:Algorithm1StackedMTSA",
+            fused="modules:FusedStackedMTSA",
         ),
-        folder="reference_impls.mtsa_stack",
-        oracle="reference_impls.mtsa_stack.naive:naive",
-        plain=_PLAIN,
         options={
             "layers": _LAYERS,
             "scale_t": "identity",

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from reference_impls.mechanism import Mechanism, Size, implementations_in
+from reference_impls.mechanism import Mechanism, Size, of_package
 
-_PLAIN = "reference_impls.multi_cnn.modules:PlainMultiCnn"
 _KERNEL_SIZES = (3, 4, 5)
 
 
@@ -35,15 +34,12 @@ MECHANISMS = (
         name="multi_cnn",
         summary="convolutions over 3-, 4- and 5-grams side by side",
         source="Kim (2014); the Multi-CNN rows of the papers' tables; taoshen58/BiBloSA@ec67cbd",
-        implementations=implementations_in(
+        **of_package(
             "reference_impls.multi_cnn",
             plain=("PlainMultiCnn", "an explicit sum over taps"),
             conv=("ConvMultiCnn", "torch's convolution for each kernel size"),
             gemm=("GemmMultiCnn", "windows in rows, a product of matrices for each kernel size"),
         ),
-        folder="reference_impls.multi_cnn",
-        oracle="reference_impls.multi_cnn.naive:naive",
-        plain=_PLAIN,
         options={"kernel_sizes": _KERNEL_SIZES},
         variants={"1_2_6": {"kernel_sizes": (1, 2, 6)}, "5": {"kernel_sizes": (5,)}},
         default="conv",

@@ -3,74 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from typing import Any
 
-from reference_impls.mechanism import Implementation, Mechanism, Size
+from reference_impls.mechanism import Mechanism, Size, of_package
 
-_PLAIN = "reference_impls.multi_head.modules:PlainMultiHead"
-_SDPA = "reference_impls.multi_head.fused:SdpaMultiHead"
-_FLASH = "reference_impls.multi_head.fused:FlashMultiHead"
-_FLEX = "reference_impls.multi_head.flex:FlexMultiHead"
-_BOTH, _CUDA = ("cpu", "cuda"), ("cuda",)
-_FORCED: tuple[tuple[str, str, dict[str, object], tuple[str, ...]], ...] = (
-    ("sdpa_padded", "its own choice, heads padded to whole eights", {"padded": True}, _BOTH),
-    ("sdpa_math", "math backend", {"backend": "math"}, _BOTH),
-    ("sdpa_flash", "flash backend (no padding mask on CUDA)", {"backend": "flash"}, _BOTH),
-    (
-        "sdpa_efficient",
-        "memory-efficient backend, heads padded to whole eights",
-        {"backend": "efficient", "padded": True},
-        _CUDA,
-    ),
-    (
-        "sdpa_cudnn",
-        "cuDNN backend, heads padded to whole eights",
-        {"backend": "cudnn", "padded": True},
-        _CUDA,
-    ),
-)
+_CUDA = {"devices": ("cuda",)}
 
 
-def _implementations(matmul_bytes: Callable[[Size], float]) -> tuple[Implementation, ...]:
-    """All of them; what "matmul" holds depends on the form."""
-    plain = Implementation(
-        "plain", _PLAIN, "the N x N scores and their softmax, step by step", mask_optional=True
+def _fields(matmul_bytes: Callable[[Size], float]) -> dict[str, Any]:
+    """All implementations; what "matmul" holds depends on the form."""
+
+    def sdpa(what: str, **fields: Any) -> tuple[Any, ...]:
+        return "fused:SdpaMultiHead", f"torch's fused attention, {what}", fields
+
+    def flash(release: int) -> tuple[Any, ...]:
+        what = f"FlashAttention {release}, of its own package (no padding mask)"
+        return "fused:FlashMultiHead", what, {"options": {"release": f"flash{release}"}, **_CUDA}
+
+    padded, whole = {"padded": True}, "heads padded to whole eights"
+    return of_package(
+        "reference_impls.multi_head",
+        plain=("PlainMultiHead", "the N x N scores and their softmax, step by step"),
+        matmul=(
+            "MatmulMultiHead",
+            "two batched products and torch's softmax",
+            {"transient_bytes": matmul_bytes},
+        ),
+        sdpa=sdpa("its own choice"),
+        sdpa_padded=sdpa(f"its own choice, {whole}", options=padded),
+        sdpa_math=sdpa("math backend", options={"backend": "math"}),
+        sdpa_flash=sdpa("flash backend (no padding mask on CUDA)", options={"backend": "flash"}),
+        sdpa_efficient=sdpa(
+            f"memory-efficient backend, {whole}",
+            options={"backend": "efficient", **padded},
+            **_CUDA,
+        ),
+        sdpa_cudnn=sdpa(f"cuDNN backend, {whole}", options={"backend": "cudnn", **padded}, **_CUDA),
+        flash3=flash(3),
+        flash4=flash(4),
+        flex=("flex:FlexMultiHead", "torch's FlexAttention, compiled", _CUDA),
     )
-    matmul = Implementation(
-        "matmul",
-        "reference_impls.multi_head.modules:MatmulMultiHead",
-        "two batched products and torch's softmax",
-        mask_optional=True,
-        transient_bytes=matmul_bytes,
-    )
-    sdpa = Implementation(
-        "sdpa", _SDPA, "torch's fused attention, its own choice", mask_optional=True
-    )
-    forced = (
-        replace(
-            sdpa,
-            name=name,
-            summary=f"torch's fused attention, {what}",
-            options=options,
-            devices=devices,
-        )
-        for name, what, options, devices in _FORCED
-    )
-    flash = (
-        replace(
-            sdpa,
-            name=f"flash{release}",
-            factory=_FLASH,
-            summary=f"FlashAttention {release}, of its own package (no padding mask)",
-            options={"release": f"flash{release}"},
-            devices=_CUDA,
-        )
-        for release in (3, 4)
-    )
-    flex = replace(
-        sdpa, name="flex", factory=_FLEX, summary="torch's FlexAttention, compiled", devices=_CUDA
-    )
-    return plain, matmul, sdpa, *forced, *flash, flex
 
 
 def _parameters(s: Size) -> int:
@@ -169,10 +141,7 @@ MECHANISMS = (
         name="multi_head",
         summary="scaled dot-product multi-head attention with sinusoidal positions",
         source="Vaswani et al. (NIPS 2017); Shen et al., Tensorized Self-Attention, eq. 4-5",
-        implementations=_implementations(_paper_bytes),
-        folder="reference_impls.multi_head",
-        oracle="reference_impls.multi_head.naive:naive",
-        plain=_PLAIN,
+        **_fields(_paper_bytes),
         options={"positions": "paper", "output_layer": True, "head_dim": None, "causal": False},
         variants={
             "no_positions": {"positions": None},
@@ -194,10 +163,7 @@ MECHANISMS = (
         name="multi_head_released",
         summary="the released multi-head baseline: no output layer, twice the positions' exponent",
         source="taoshen58/BiBloSA@ec67cbd",
-        implementations=_implementations(_released_bytes),
-        folder="reference_impls.multi_head",
-        oracle="reference_impls.multi_head.naive:naive",
-        plain=_PLAIN,
+        **_fields(_released_bytes),
         options={"positions": "released", "output_layer": False, "head_dim": None},
         variants={"one_head": {"heads": 1}, "eight_heads": {"heads": 8}},
         takes_heads=True,
@@ -212,10 +178,7 @@ MECHANISMS = (
         name="multi_head_relu",
         summary="the other released multi-head: relu on queries, keys and values, no positions",
         source="taoshen58/BiBloSA@ec67cbd",
-        implementations=_implementations(_relu_bytes),
-        folder="reference_impls.multi_head",
-        oracle="reference_impls.multi_head.naive:naive",
-        plain=_PLAIN,
+        **_fields(_relu_bytes),
         options={
             "positions": None,
             "output_layer": False,

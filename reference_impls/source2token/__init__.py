@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from reference_impls.mechanism import Mechanism, Size, implementations_in
+from reference_impls.mechanism import Mechanism, Size, of_package
 
 if TYPE_CHECKING:
     import numpy as np
-
-_PLAIN = "reference_impls.source2token.modules:PlainSource2Token"
 
 
 def of_output(s: Size) -> Size:
@@ -52,7 +50,7 @@ MECHANISMS = (
         name="source2token",
         summary="multi-dimensional source2token attention, a sentence vector",
         source="Shen et al., DiSAN (AAAI 2018); MTSA section 2.2 B",
-        implementations=implementations_in(
+        **of_package(
             "reference_impls.source2token",
             plain=("PlainSource2Token", "the softmax written out"),
             direct=(
@@ -61,9 +59,6 @@ MECHANISMS = (
                 {"transient_bytes": transient_bytes},
             ),
         ),
-        folder="reference_impls.source2token",
-        oracle="reference_impls.source2token.naive:naive",
-        plain=_PLAIN,
         options={"activation": "relu"},
         variants={"elu": {"activation": "elu"}, "selu": {"activation": "selu"}},
         output="sentence",

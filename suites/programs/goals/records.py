@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reference_impls.mechanism import Mechanism, Size, implementations_in
+from reference_impls.mechanism import Mechanism, Size, of_package
 
 GIVEN = "suites.programs.goals.records:MECHANISMS"
 """What ``--with`` takes."""
@@ -40,12 +40,12 @@ def _dot_operations(s: Size) -> float:
 
 
 def _fused(summary: str, backend: str, *devices: str) -> tuple[str, str, dict[str, Any]]:
-    """The fused core by one backend, for `implementations_in`."""
+    """The fused core by one backend, for `of_package`."""
     return "cores:FusedCore", summary, {"options": {"backend": backend}, "devices": devices}
 
 
 def _forced(layer: str, summary: str, *devices: str, **options: str) -> tuple[str, str, Any]:
-    """Dot-product attention by one kernel, for `implementations_in`."""
+    """Dot-product attention by one kernel, for `of_package`."""
     return f"cores:{layer}", summary, {"options": options, "devices": devices}
 
 
@@ -54,8 +54,9 @@ MECHANISMS = (
         name="core_mtsa",
         summary="MTSA's attention alone, half of the heads strictly forward, half backward",
         source="Shen et al., Tensorized Self-Attention (NAACL 2019), eq. 10-12",
-        implementations=implementations_in(
+        **of_package(
             _FOLDER,
+            oracle="naive:mtsa",
             plain=("cores:PlainCore", "the N x N x d scores, step by step"),
             algorithm1=("cores:Algorithm1Core", "stabilised Algorithm 1"),
             fused=_fused("the fused kernel that suits best", "auto", "cpu", "cuda"),
@@ -64,9 +65,6 @@ MECHANISMS = (
             fused_triton=_fused("the Triton kernels", "triton", "cuda"),
             fused_flex=_fused("FlexAttention", "flex", "cuda"),
         ),
-        folder=_FOLDER,
-        oracle=f"{_FOLDER}.naive:mtsa",
-        plain=f"{_FOLDER}.cores:PlainCore",
         options={"masks": None, "scale_t": "log_sigmoid"},
         takes_heads=True,
         even_heads=True,
@@ -78,8 +76,9 @@ MECHANISMS = (
         name="core_dot",
         summary="scaled dot-product attention alone, all pairs or causal",
         source="Vaswani et al. (NIPS 2017), eq. 1",
-        implementations=implementations_in(
+        **of_package(
             _FOLDER,
+            oracle="naive:dot",
             plain=("cores:PlainDotCore", "the N x N scores, step by step"),
             matmul=("cores:ProductsCore", "matrix products and torch's softmax"),
             sdpa=("cores:SdpaCore", "torch's fused attention"),
@@ -91,9 +90,6 @@ MECHANISMS = (
             flash3=_forced("FlashCore", "FlashAttention 3", "cuda", release="flash3"),
             flash4=_forced("FlashCore", "FlashAttention 4", "cuda", release="flash4"),
         ),
-        folder=_FOLDER,
-        oracle=f"{_FOLDER}.naive:dot",
-        plain=f"{_FOLDER}.cores:PlainDotCore",
         options={"causal": False},
         takes_heads=True,
         default="sdpa",
