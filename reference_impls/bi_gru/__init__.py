@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
+from reference_impls.golden_rows import Adapted, Arrays, Config, float64
 from reference_impls.mechanism import Mechanism, Size, of_package
-
-if TYPE_CHECKING:
-    import numpy as np
 
 _WAYS = of_package(
     "reference_impls.bi_gru",
@@ -43,12 +38,10 @@ def _transient(s: Size) -> float:
     return float(s.item_bytes * features * (14 if s.training else 7))
 
 
-def from_golden(
-    config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
-) -> tuple[dict[str, Any], dict[str, np.ndarray], int]:
+def from_golden(config: Config, arrays: Arrays) -> Adapted:
     """Adapt a case of the golden folder bi_gru (TensorFlow's cell): the names are ours already."""
     names = [f"{d}_{n}" for d in ("fw", "bw") for n in ("gates_w", "gates_b", "cand_w", "cand_b")]
-    weights = {name: arrays[name].astype("float64") for name in names}
+    weights = float64(arrays, names)
     return {"reset": "before"}, weights, 2 * weights["fw_cand_b"].shape[0]
 
 

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
 from reference_impls.disa import cutting
+from reference_impls.golden_rows import Adapted, Arrays, Config, float64
 from reference_impls.mechanism import Mechanism, Size, of_package
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 def parameters(s: Size) -> int:
@@ -70,9 +65,7 @@ NAMES = (
 )
 
 
-def from_golden(
-    config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
-) -> tuple[dict[str, Any], dict[str, np.ndarray], int]:
+def from_golden(config: Config, arrays: Arrays) -> Adapted:
     """Adapt a case of the golden folder disa (one direction).
 
     The goldens' direction null is our "diagonal".
@@ -82,7 +75,7 @@ def from_golden(
         "activation": config["activation"],
         "tanh_scale": config["tanh_scale"],
     }
-    weights = {name: arrays[name].astype("float64") for name in NAMES}
+    weights = float64(arrays, NAMES)
     return options, weights, arrays["map_w"].shape[1]
 
 

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
 from reference_impls import disa, source2token
+from reference_impls.golden_rows import Adapted, Arrays, Config
 from reference_impls.mechanism import Mechanism, Size, of_package
 from reference_impls.source2token import of_output
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 def _parameters(s: Size) -> int:
@@ -28,9 +23,7 @@ def _transient(s: Size) -> float:
     return sum(parts) if s.training else max(parts)
 
 
-def from_golden(
-    config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
-) -> tuple[dict[str, Any], dict[str, np.ndarray], int]:
+def from_golden(config: Config, arrays: Arrays) -> Adapted:
     """Adapt a case of the golden folder disan."""
     weights = {}
     for name, array in arrays.items():

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
+from reference_impls.golden_rows import Adapted, Arrays, Config, float64
 from reference_impls.mechanism import Mechanism, Size, of_package
-
-if TYPE_CHECKING:
-    import numpy as np
 
 _KERNEL_SIZES = (3, 4, 5)
 
@@ -60,12 +55,10 @@ def _mechanism(name: str, windows: str, summary: str, padding: str) -> Mechanism
     )
 
 
-def from_golden(
-    config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
-) -> tuple[dict[str, Any], dict[str, np.ndarray], int]:
+def from_golden(config: Config, arrays: Arrays) -> Adapted:
     """Adapt a case of the golden folder kim_cnn (released form)."""
     sizes = tuple(config["kernel_sizes"])
-    weights = {f"{a}{k}": arrays[f"{a}{k}"].astype("float64") for k in sizes for a in "wb"}
+    weights = float64(arrays, [f"{a}{k}" for k in sizes for a in "wb"])
     return {"kernel_sizes": sizes}, weights, config["filters"] * len(sizes)
 
 

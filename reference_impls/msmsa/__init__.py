@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 from reference_impls import kernels
+from reference_impls.golden_rows import Adapted, Arrays, Config, float64
 from reference_impls.mechanism import Mechanism, Size, of_package
 from reference_impls.msmsa import tiles as cuts
 from reference_impls.msmsa.scales import Scale, parse_all
 from reference_impls.msmsa.tiles import Group, pieces, plan
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 def _scales(s: Size) -> tuple[Scale, ...]:
@@ -63,20 +59,12 @@ def _transient(s: Size) -> float:
 GOLDEN_OPTIONS = ("heads", "scales", "width_reading", "scaling", "layer", "ln_epsilon")
 
 
-def from_golden(
-    config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
-) -> tuple[dict[str, Any], dict[str, np.ndarray], int]:
-    """Adapt a case of the golden folder msmsa.
-
-    Returns
-    -------
-    tuple
-        Options, float64 weights by state_dict name, d_out.
-    """
+def from_golden(config: Config, arrays: Arrays) -> Adapted:
+    """Adapt a case of the golden folder msmsa."""
     options = {name: config[name] for name in GOLDEN_OPTIONS}
     options["head_dim"] = arrays["v_w"].shape[-1]
     names = ("q_w", "k_w", "v_w", "o_w") + (("ln_scale", "ln_offset") if config["layer"] else ())
-    weights = {name: arrays[name].astype("float64") for name in names}
+    weights = float64(arrays, names)
     return options, weights, arrays["o_w"].shape[1]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from reference_impls.golden_rows import Adapted, Arrays, Config, float64
 from reference_impls.kernels import implementations as on_kernels
 from reference_impls.mechanism import Mechanism, Size, of_package
 from reference_impls.mtsa import held
@@ -132,6 +133,28 @@ def attentions(
     )
 
 
+def _golden_weights(arrays: Arrays) -> dict[str, Any]:
+    return float64(arrays, [name for name in arrays if name[-2:] in ("_w", "_b")])
+
+
+def golden_released(config: Config, arrays: Arrays) -> Adapted:
+    """Adapt a case of the folder ``mtsa``."""
+    options = {name: config[name] for name in ("heads", *RELEASED) if name in config}
+    width = config["output_hidden"] or config["heads"] * config["head_dim"]
+    return options, _golden_weights(arrays), width
+
+
+def golden_paper(config: Config, arrays: Arrays) -> Adapted:
+    """Adapt a case of the folder ``mtsa_paper``: masks such as {"window": 1} become "window:1"."""
+    options = {name: config[name] for name in ("heads", "scale_t", "scale_s", "activation")}
+    options["masks"] = [
+        m if isinstance(m, str) else ":".join(str(part) for pair in m.items() for part in pair)
+        for m in config["masks"]
+    ]
+    options |= {"key_dim": arrays["q_w"].shape[-1], "score_dim": arrays["s1_w"].shape[-1]}
+    return options, _golden_weights(arrays), arrays["o_w"].shape[1]
+
+
 MECHANISMS = (
     Mechanism(
         name="mtsa",
@@ -186,7 +209,7 @@ MECHANISMS = (
         parameters=_parameters,
         operations=_operations,
         transient_bytes=held.fused_native,
-        goldens={"mtsa_paper": "reference_impls.mtsa.golden:paper"},
+        goldens={"mtsa_paper": "reference_impls.mtsa:golden_paper"},
     ),
     Mechanism(
         name="mtsa_released",
@@ -239,7 +262,7 @@ MECHANISMS = (
         parameters=_released_parameters,
         operations=_released_operations,
         transient_bytes=held.released,
-        goldens={"mtsa": "reference_impls.mtsa.golden:released"},
+        goldens={"mtsa": "reference_impls.mtsa:golden_released"},
         part_goldens={"snli_model": "reference_impls.golden_encoders:inference_model"},
     ),
 )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from reference_impls.golden_rows import Adapted, Arrays, Config, float64
 from reference_impls.mechanism import Mechanism, Size
 from reference_impls.mtsa import attentions, held
 
@@ -18,6 +21,41 @@ def _operations(s: Size) -> float:
     tokens = 2.0 * s.batch * s.length * s.d_out * (3 * s.d_in + d_h + s.d_out)
     pairs = 6.0 * s.batch * s.length**2 * s.d_out
     return (3 if s.training else 1) * (tokens + pairs)
+
+
+GOLDEN_OPTIONS = (
+    "heads",
+    "scale_t",
+    "scale_s",
+    "source2token_scaled",
+    "source2token_from_keys",
+    "bi_direction",
+)
+
+
+def from_golden(config: Config, arrays: Arrays) -> Adapted:
+    """Adapt a case: the program is given q (scaled already), k and v of every head.
+
+    They stand side by side in x [b, n, 3*H*d_h], the weights pick each one's columns, and the heads
+    [b, H, n, d_h] of the output become columns [b, n, H*d_h].
+    """
+    import numpy as np
+
+    def tokens(name: str) -> Any:
+        values = arrays[name]  # [b, H, n, d_h] -> [b, n, H*d_h]
+        return np.moveaxis(values, 1, 2).reshape(*values.shape[::2], -1)
+
+    heads, d_h = arrays["q"].shape[1], arrays["q"].shape[3]
+    columns = np.eye(3 * heads * d_h).reshape(3 * heads * d_h, 3, heads, d_h)
+    picks = np.moveaxis(columns, 0, 2)  # [3, H, 3*H*d_h, d_h]
+    weights = {"q_w": picks[0] * np.sqrt(d_h), "k_w": picks[1], "v_w": picks[2]}
+    weights |= float64(arrays, [n for n in ("s1_w", "s1_b", "s2_w", "s2_b") if n in arrays])
+    hidden = config["hidden_activation"]
+    options = {name: config[name] for name in GOLDEN_OPTIONS}
+    options |= {"hidden_activation": None if hidden == "none" else hidden, "output_layer": False}
+    replaced = {name: tokens(name) for name in ("output", "output_f64")}
+    replaced["x"] = np.concatenate([tokens(name) for name in ("q", "k", "v")], axis=-1)
+    return options, weights, heads * d_h, replaced
 
 
 MECHANISMS = (
@@ -61,6 +99,6 @@ MECHANISMS = (
         parameters=_parameters,
         operations=_operations,
         transient_bytes=held.translation,
-        goldens={"mtsa_nmt": "reference_impls.mtsa_nmt.golden:from_golden"},
+        goldens={"mtsa_nmt": "reference_impls.mtsa_nmt:from_golden"},
     ),
 )

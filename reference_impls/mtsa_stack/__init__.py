@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+from reference_impls.golden_rows import Adapted, Arrays, Config, float64, without_padded_rows
 from reference_impls.mechanism import Mechanism, Size
 from reference_impls.mtsa import attentions
 
@@ -34,6 +37,18 @@ def _transient(s: Size) -> float:
         15 * w + 10 * f,  # gradients of the first layer's weights
     )
     return float(s.item_bytes * held)
+
+
+def from_golden(config: Config, arrays: Arrays) -> Adapted:
+    """Adapt a case: the arrays ``l0_*``, ``l1_*``, ... are the weights.
+
+    The program's padded rows hold values that depend on no real token, so the gradient of the real
+    tokens is the same with a cotangent that leaves those rows out.
+    """
+    options = {name: config[name] for name in ("heads", "layers", "scale_t", "activation")}
+    options["ln_epsilon"] = config["layer_norm_epsilon"]
+    weights = float64(arrays, [name for name in arrays if re.match(r"l\d+_", name)])
+    return options, weights, arrays["x"].shape[-1], without_padded_rows(arrays)
 
 
 MECHANISMS = (
@@ -69,6 +84,6 @@ MECHANISMS = (
         parameters=_parameters,
         operations=_operations,
         transient_bytes=_transient,
-        goldens={"mtsa_stack": "reference_impls.mtsa_stack.golden:from_golden"},
+        goldens={"mtsa_stack": "reference_impls.mtsa_stack:from_golden"},
     ),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from reference_impls.golden_rows import Adapted, Arrays, Config, float64, without_padded_rows
 from reference_impls.mechanism import Mechanism, Size, of_package
 
 _CUDA = {"devices": ("cuda",)}
@@ -136,6 +137,56 @@ def _relu_bytes(s: Size) -> float:
     return float(s.item_bytes * held)
 
 
+PROJECTIONS = ("q_w", "k_w", "v_w")
+
+
+def golden_released(config: Config, arrays: Arrays) -> Adapted:
+    """Adapt a case of the folder ``multi_head``: one array qkv_w [3, H, D, d_h], no output layer.
+
+    The program's padded rows hold the plain average of v over all N positions, and the cotangent
+    counts them. Ours are zero, so what they add to the gradient of x is taken out.
+    """
+    heads, head_dim = config["heads"], config["head_dim"]
+    options = {"heads": heads, "positions": "released", "output_layer": False}
+    weights = dict(zip(PROJECTIONS, arrays["qkv_w"].astype("float64"), strict=True))
+    added: Any = 0.0
+    if "grad_out" in arrays:
+        padded = ~arrays["mask"][..., None]  # [b, n, 1]
+        of_padded = (arrays["grad_out"].astype("float64") * padded).sum(axis=1)  # [b, H*d_h]
+        of_padded = of_padded.reshape(-1, heads, 1, head_dim) / padded.shape[1]
+        added = (of_padded * weights["v_w"]).sum(axis=(1, 3))[:, None]  # [b, 1, D]
+    replaced = without_padded_rows(arrays, added)
+    return {**options, "head_dim": head_dim}, weights, heads * head_dim, replaced
+
+
+def golden_paper(config: Config, arrays: Arrays) -> Adapted:
+    """Adapt a case of the folder ``multi_head_paper``."""
+    options = {
+        "heads": config["heads"],
+        "positions": "paper" if config["positions"] else None,
+        "output_layer": True,
+        "head_dim": arrays["v_w"].shape[-1],
+    }
+    return options, float64(arrays, (*PROJECTIONS, "o_w")), arrays["o_w"].shape[1]
+
+
+def golden_relu(config: Config, arrays: Arrays) -> Adapted:
+    """Adapt a case of the folder ``multi_head_relu``: heads are consecutive groups of columns."""
+    heads, units = config["heads"], arrays["q_w"].shape[1]
+    weights = float64(arrays, (*PROJECTIONS, "q_b", "k_b", "v_b"))
+    for name, w in weights.items():
+        by_head = w.reshape(*w.shape[:-1], heads, -1)  # [D, H, d_h] or [H, d_h]
+        weights[name] = by_head.swapaxes(0, -2).copy()
+    options = {
+        "heads": heads,
+        "positions": None,
+        "output_layer": False,
+        "head_dim": units // heads,
+        "relu_projections": True,
+    }
+    return options, weights, units
+
+
 MECHANISMS = (
     Mechanism(
         name="multi_head",
@@ -157,7 +208,7 @@ MECHANISMS = (
         operations=_operations,
         formula_options=("causal",),
         transient_bytes=_paper_bytes,
-        goldens={"multi_head_paper": "reference_impls.multi_head.golden:paper"},
+        goldens={"multi_head_paper": "reference_impls.multi_head:golden_paper"},
     ),
     Mechanism(
         name="multi_head_released",
@@ -172,7 +223,7 @@ MECHANISMS = (
         parameters=_released_parameters,
         operations=_released_operations,
         transient_bytes=_released_bytes,
-        goldens={"multi_head": "reference_impls.multi_head.golden:released"},
+        goldens={"multi_head": "reference_impls.multi_head:golden_released"},
     ),
     Mechanism(
         name="multi_head_relu",
@@ -192,6 +243,6 @@ MECHANISMS = (
         parameters=_relu_parameters,
         operations=_released_operations,
         transient_bytes=_relu_bytes,
-        goldens={"multi_head_relu": "reference_impls.multi_head.golden:relu"},
+        goldens={"multi_head_relu": "reference_impls.multi_head:golden_relu"},
     ),
 )

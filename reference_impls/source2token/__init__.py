@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
+from reference_impls.golden_rows import Adapted, Arrays, Config, float64
 from reference_impls.mechanism import Mechanism, Size, of_package
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 def of_output(s: Size) -> Size:
@@ -37,11 +33,9 @@ def transient_bytes(s: Size) -> float:
     return float(s.item_bytes * held)
 
 
-def from_golden(
-    config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
-) -> tuple[dict[str, Any], dict[str, np.ndarray], int]:
+def from_golden(config: Config, arrays: Arrays) -> Adapted:
     """Adapt a case of the golden folder source2token."""
-    weights = {name: arrays[name].astype("float64") for name in ("s1_w", "s1_b", "s2_w", "s2_b")}
+    weights = float64(arrays, ("s1_w", "s1_b", "s2_w", "s2_b"))
     return {"activation": config["activation"]}, weights, arrays["s2_w"].shape[1]
 
 
