@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,11 +18,10 @@ from reference_impls.checks import (
     activation_by_name,
     check_input,
     glorot,
+    layer_of,
     masked_softmax,
     one_of,
-    options_of,
     positive_int,
-    refuse_unknown,
     true_or_false,
     width_per_part,
     zero_at_padding,
@@ -217,6 +215,7 @@ class TensorizedLayer(nn.Module):
         }
 
 
+@layer_of("mtsa")
 class PaperLayer(TensorizedLayer):
     """Eq. 7-13 as printed.
 
@@ -239,11 +238,6 @@ class PaperLayer(TensorizedLayer):
         for s, which reads them (eq. 9).
     attention_dropout : float
         1 - p_ad of appendix A.3.
-
-    Raises
-    ------
-    BadOption
-        For a configuration that does not exist.
     """
 
     def __init__(
@@ -261,10 +255,8 @@ class PaperLayer(TensorizedLayer):
         token2token: bool = True,
         source2token: bool = True,
         attention_dropout: float = 0.0,
-        **unknown: Any,
     ) -> None:
         super().__init__()
-        refuse_unknown("mtsa", unknown, options_of(PaperLayer))
         self.d_in, self.heads = d_in, positive_int("heads", heads)
         d_h = width_per_part(d_out, heads, "heads")
         d_i = d_h if key_dim is None else positive_int("key_dim", key_dim)
