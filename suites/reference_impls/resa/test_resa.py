@@ -152,25 +152,6 @@ def test_given_selections_are_the_oracles(kind: type, unselected: str) -> None:
             assert error(found[f"layer.{name}"], torch.from_numpy(value)) < 1e-12, name
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-def test_gradients_of_log_probabilities(policy: str) -> None:
-    torch.manual_seed(1)
-    x, mask = batch((5, 3, 1))
-    weights = {
-        name: torch.randn(shape, dtype=torch.float64, requires_grad=True)
-        for name, shape in POLICIES[policy].shapes(D_IN, 4).items()
-    }
-    uniform = torch.rand(mask.shape, dtype=torch.float64)
-
-    def log_probability(x: Tensor, *values: Tensor) -> Tensor:
-        named = dict(zip(weights, values, strict=True))
-        return POLICIES[policy].decide(named, x * mask[..., None], mask, uniform).log_probability
-
-    assert torch.autograd.gradcheck(
-        log_probability, (x.requires_grad_(), *weights.values()), fast_mode=True
-    )
-
-
 def test_log_probability_is_clipped_and_finite() -> None:
     weights = {
         "w1": torch.zeros(3 * D_IN, 2),
