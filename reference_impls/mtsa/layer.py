@@ -30,7 +30,6 @@ from reference_impls.checks import (
 from reference_impls.masks import HeadMask, allowed, distance_bias, parse_all
 from reference_impls.merged import side_by_side
 from reference_impls.mtsa import dropout
-from reference_impls.mtsa.dropout import Kept
 
 
 def scaled(scores: Tensor, scale: str) -> Tensor:
@@ -64,26 +63,6 @@ def tensor_weights(
         pairs = pairs + bias
     scores = pairs[..., None] + s[..., None, :, :]  # [..., R, N, d_h], eq. 10
     return masked_softmax(scores, allowed_pairs[..., None], dim=-2)  # eq. 11
-
-
-def tensor_softmax(
-    r: Tensor,
-    s: Tensor,
-    v: Tensor,
-    allowed_pairs: Tensor,
-    bias: Tensor | None,
-    scale_t: str,
-    kept: Kept | None = None,
-) -> Tensor:
-    """Eq. 10-12: the attended values [..., R, d_h], 0 where a query has no allowed key.
-
-    Parameters are those of `tensor_weights`, the values v [..., N, d_h], and what dropout keeps, in
-    the shapes of r and v; None is all. Dropout leaves the softmax, so its denominator, alone.
-    """
-    p = tensor_weights(r, s, allowed_pairs, bias, scale_t)
-    if kept is not None:
-        p, v = p * kept.pairs[..., None], kept.of_values(v)
-    return (p * v[..., None, :, :]).sum(-2)  # [..., R, d_h], eq. 12
 
 
 SCALES = ("log_sigmoid", "identity")
