@@ -108,16 +108,6 @@ def test_widths_are_odd(scale: Any, length: int, width: int) -> None:
 # Equalities
 
 
-def test_weights_shown_are_those_used() -> None:
-    x, mask = batch((9, 5))
-    module = PlainMsmsa(D_IN, 8, heads=4, scales=[1, 3, 5, "n/2"]).double()
-    shown = module.attention(x, mask)["token2token_weights"]  # [H, B, N, N]
-    values = shown @ (x @ module.v_w[:, None])
-    mixed = values.permute(1, 2, 0, 3).flatten(2) @ module.o_w
-    assert error(module(x, mask), mixed) < 1e-13
-    assert error(shown.sum(-1), mask.double().expand(4, -1, -1)) < 1e-14
-
-
 @pytest.mark.parametrize("factor", [10, 100])
 @pytest.mark.parametrize("kind", [*MODELS, PlainTransformer, SdpaTransformer])
 def test_large_scores_leave_float32_models_finite_and_exact(
