@@ -5,14 +5,20 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
-from typing import Any
+from functools import partial, wraps
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from reference_impls.mechanism import BadOption, Unsupported
 
+L = TypeVar("L", bound=nn.Module)
+RAISES = """    Raises
+    ------
+    BadOption
+        For a configuration that does not exist.
+"""
 ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
     "elu": nn.functional.elu,
@@ -72,28 +78,40 @@ def true_or_false(option: str, value: Any) -> bool:
     return value
 
 
-def refuse_unknown(mechanism: str, unknown: Mapping[str, Any], known: Iterable[str]) -> None:
-    """Raise `BadOption` if any option is left over.
-
-    Parameters
-    ----------
-    mechanism : str
-        Named in the message.
-    unknown : mapping
-        Options that the constructor did not take.
-    known : iterable of str
-        Options that it does take.
-    """
-    if unknown:
-        raise BadOption(
-            f"{mechanism} has no option {', '.join(map(repr, unknown))}; it has {', '.join(known)}"
-        )
+def refuse_unknown(mechanism: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise `BadOption` if options are given that a mechanism does not have."""
+    known = list(known)
+    if unknown := [repr(option) for option in given if option not in known]:
+        has = ", ".join(known) or "none"
+        raise BadOption(f"{mechanism} has no option {', '.join(unknown)}; it has {has}")
 
 
 def options_of(layer: type) -> tuple[str, ...]:
     """Names of the keyword-only parameters of a layer's constructor, in their order."""
     parameters = inspect.signature(layer).parameters.values()
     return tuple(one.name for one in parameters if one.kind is one.KEYWORD_ONLY)
+
+
+def layer_of(mechanism: str) -> Callable[[type[L]], type[L]]:
+    """Say whose layer a class is: options that its constructor does not name are refused.
+
+    It ends the docstring as all of them would: with `BadOption`, raised for a configuration that
+    does not exist.
+    """
+
+    def declared(layer: type[L]) -> type[L]:
+        init, known = layer.__init__, options_of(layer)
+
+        @wraps(init)
+        def checked(self: L, d_in: int, d_out: int, **options: Any) -> None:
+            refuse_unknown(mechanism, options, known)
+            init(self, d_in, d_out, **options)
+
+        layer.__init__ = checked  # type: ignore[method-assign, assignment]
+        layer.__doc__ = f"{layer.__doc__}\n{RAISES}"
+        return layer
+
+    return declared
 
 
 def width_per_part(d_out: int, parts: int, what: str) -> int:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from reference_impls.golden_rows import Arrays, Config
 from reference_impls.models.encoders import Embedding, Encoder, PairClassifier
 from reference_impls.source2token.modules import DirectSource2Token
 
@@ -44,10 +43,7 @@ def _penalty(model: nn.Module) -> Tensor:
 
 
 def inference_model(
-    config: Mapping[str, Any],
-    arrays: Mapping[str, np.ndarray],
-    build: Callable[..., nn.Module],
-    dtype: torch.dtype,
+    config: Config, arrays: Arrays, build: Callable[..., nn.Module], dtype: torch.dtype
 ) -> dict[str, Tensor]:
     """Logits, losses and sentence vectors of the model around a module that `build` makes.
 

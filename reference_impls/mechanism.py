@@ -114,28 +114,42 @@ class Implementation:
     forced: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-def implementations_in(folder: str, **classes: tuple[Any, ...]) -> tuple[Implementation, ...]:
-    """Implementations by classes of one package that all take no mask, then no token is padding.
+def of_package(
+    folder: str, *others: Implementation, oracle: str = "naive:naive", **classes: tuple[Any, ...]
+) -> dict[str, Any]:
+    """What a `Mechanism` has in one package: oracle, implementations by classes, the first plain.
 
     Parameters
     ----------
     folder : str
-        A package; the classes are in its ``modules``, or in a module named in front of a colon.
+        The package; the classes are in its ``modules``, or in a module named in front of a colon.
+    *others : Implementation
+        Behind them.
+    oracle : str
+        Module and function.
     **classes
         Name of the implementation -> class, summary, and perhaps a mapping of other fields.
 
     Examples
     --------
-    >>> one, two = implementations_in("p", plain=("A", "slow"), fast=("b:B", "quick", {}))
+    >>> fields = of_package("p", plain=("A", "slow"), fast=("b:B", "quick", {}))
+    >>> one, two = fields["implementations"]
     >>> one.factory, two.factory, two.summary, two.mask_optional
     ('p.modules:A', 'p.b:B', 'quick', True)
+    >>> fields["folder"], fields["oracle"], fields["plain"]
+    ('p', 'p.naive:naive', 'p.modules:A')
     """
     found = []
     for name, (own, summary, *more) in classes.items():
         factory = f"{folder}.{own if ':' in own else f'modules:{own}'}"
         fields = more[0] if more else {}
         found.append(Implementation(name, factory, summary, mask_optional=True, **fields))
-    return tuple(found)
+    return {
+        "implementations": (*found, *others),
+        "folder": folder,
+        "oracle": f"{folder}.{oracle}",
+        "plain": found[0].factory,
+    }
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from reference_impls.mechanism import Mechanism, Size, implementations_in
-
-_PLAIN = "reference_impls.additive.modules:PlainAdditive"
+from reference_impls.mechanism import Mechanism, Size, of_package
 
 
 def _parameters(s: Size) -> int:
@@ -33,7 +31,7 @@ MECHANISMS = (
         name="additive",
         summary="additive attention with a scalar score, a sentence vector",
         source="MTSA eq. 1-3, without a query",
-        implementations=implementations_in(
+        **of_package(
             "reference_impls.additive",
             plain=("PlainAdditive", "the softmax written out"),
             direct=(
@@ -42,9 +40,6 @@ MECHANISMS = (
                 {"transient_bytes": _transient},
             ),
         ),
-        folder="reference_impls.additive",
-        oracle="reference_impls.additive.naive:naive",
-        plain=_PLAIN,
         options={"score_dim": None, "activation": "tanh"},
         variants={
             "relu": {"activation": "relu"},

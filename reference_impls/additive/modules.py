@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from reference_impls.checks import ACTIVATIONS, one_of, positive_int, refuse_unknown
+from reference_impls.checks import ACTIVATIONS, layer_of, one_of, positive_int
 from reference_impls.source2token.modules import PlainPooling, PoolingLayer, closed_at_padding
 
 KNOWN: Mapping[str, Callable[[Tensor], Tensor]] = {
@@ -18,6 +17,7 @@ KNOWN: Mapping[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+@layer_of("additive")
 class AdditiveLayer(PoolingLayer):
     """`PoolingLayer` with one score per token, for all features.
 
@@ -29,11 +29,6 @@ class AdditiveLayer(PoolingLayer):
         Width A of the hidden layer; None: d_in.
     activation : {"tanh", "relu", "elu"}
         f.
-
-    Raises
-    ------
-    BadOption
-        For a configuration that does not exist.
     """
 
     def __init__(
@@ -43,9 +38,7 @@ class AdditiveLayer(PoolingLayer):
         *,
         score_dim: int | None = None,
         activation: str = "tanh",
-        **unknown: Any,
     ) -> None:
-        refuse_unknown("additive", unknown, ("score_dim", "activation"))
         f = KNOWN[one_of("activation", activation, KNOWN)]
         hidden = d_in if score_dim is None else positive_int("score_dim", score_dim)
         super().__init__("additive", d_in, d_out, f, hidden=hidden, scores=1)

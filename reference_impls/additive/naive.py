@@ -15,23 +15,19 @@ b shifts all scores alike, so nothing depends on it: its gradient is zero.
 
 from __future__ import annotations
 
-import numpy as np
-
-from reference_impls.naive import Array, Result, Rows, Weights, activate
+from reference_impls.naive import Array, Oracle, Weights, activate, softmax
 
 
+@Oracle
 def naive(
     x: Array,
     weights: Weights,
-    rows: Rows = None,
-    grad_out: Array | None = None,
+    rows: Array,
     *,
     score_dim: int | None = None,
     activation: str = "tanh",
-) -> Result:
-    """Compute the sentence vector of one sequence and its gradients.
-
-    x, rows and grad_out are as `reference_impls.naive` says; the output is [D].
+) -> Array:
+    """Return the sentence vector [D] of one sequence; see `reference_impls.naive`.
 
     Parameters
     ----------
@@ -42,20 +38,6 @@ def naive(
     activation : {"tanh", "relu", "elu"}
         sigma_a.
     """
-    s1_w, s2_w = weights["s1_w"], weights["s2_w"]
-    t, t_slope = activate(x @ s1_w + weights["s1_b"], activation)  # [n, A]
-    score = (t @ s2_w + weights["s2_b"])[:, 0]  # eq. 3 without q, a number per token
-    e = np.exp(score - score.max())
-    p = e / e.sum()
-    out = p @ x  # eq. 1
-    if grad_out is None:
-        return out, None, None
-    g_score = (p * ((x - out) @ grad_out))[:, None]  # derivative of the softmax's expectation
-    g_t = g_score @ s2_w.T * t_slope
-    grads = {
-        "s1_w": x.T @ g_t,
-        "s1_b": g_t.sum(axis=0),
-        "s2_w": t.T @ g_score,
-        "s2_b": g_score.sum(axis=0),
-    }
-    return out, np.outer(p, grad_out) + g_t @ s1_w.T, grads
+    hidden = activate(x @ weights["s1_w"] + weights["s1_b"], activation)  # [n, A]
+    score = hidden @ weights["s2_w"] + weights["s2_b"]  # eq. 3 without q, a number per token
+    return softmax(score[:, 0], axis=0) @ x  # eq. 1

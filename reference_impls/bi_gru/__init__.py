@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from reference_impls.golden_rows import Adapted, Arrays, Config, float64
+from reference_impls.mechanism import Mechanism, Size, of_package
 
-from reference_impls.mechanism import Mechanism, Size, implementations_in
-
-if TYPE_CHECKING:
-    import numpy as np
-
-_WAYS = implementations_in(
+_WAYS = of_package(
     "reference_impls.bi_gru",
     plain=("PlainBiGru", "an explicit loop over time"),
     batched=("BatchedBiGru", "both directions in one loop, the inputs' products in front of it"),
@@ -43,12 +38,10 @@ def _transient(s: Size) -> float:
     return float(s.item_bytes * features * (14 if s.training else 7))
 
 
-def from_golden(
-    config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
-) -> tuple[dict[str, Any], dict[str, np.ndarray], int]:
+def from_golden(config: Config, arrays: Arrays) -> Adapted:
     """Adapt a case of the golden folder bi_gru (TensorFlow's cell): the names are ours already."""
     names = [f"{d}_{n}" for d in ("fw", "bw") for n in ("gates_w", "gates_b", "cand_w", "cand_b")]
-    weights = {name: arrays[name].astype("float64") for name in names}
+    weights = float64(arrays, names)
     return {"reset": "before"}, weights, 2 * weights["fw_cand_b"].shape[0]
 
 
@@ -57,10 +50,7 @@ MECHANISMS = (
         name="bi_gru",
         summary="bidirectional GRU, reset after the product (torch)",
         source="Cho et al. (2014), in torch's form; the Bi-GRU rows of the papers' tables",
-        implementations=_WAYS,
-        folder="reference_impls.bi_gru",
-        oracle="reference_impls.bi_gru.naive:naive",
-        plain="reference_impls.bi_gru.modules:PlainBiGru",
+        **_WAYS,
         options={"reset": "after"},
         default="packed",
         parameters=_after_parameters,
@@ -71,10 +61,7 @@ MECHANISMS = (
         name="bi_gru_released",
         summary="bidirectional GRU, reset before the product (Cho et al., TensorFlow)",
         source="Cho et al. (2014), eq. 5-8; taoshen58/BiBloSA@ec67cbd",
-        implementations=_WAYS[:2],
-        folder="reference_impls.bi_gru",
-        oracle="reference_impls.bi_gru.naive:naive",
-        plain="reference_impls.bi_gru.modules:PlainBiGru",
+        **{**_WAYS, "implementations": _WAYS["implementations"][:2]},
         options={"reset": "before"},
         default="batched",
         parameters=_before_parameters,

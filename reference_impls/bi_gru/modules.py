@@ -15,9 +15,9 @@ from reference_impls.checks import (
     PicksRows,
     check_input,
     glorot,
+    layer_of,
     lengths_of,
     one_of,
-    refuse_unknown,
     weight_of,
     width_per_part,
     zero_at_padding,
@@ -45,6 +45,7 @@ class BothWays(nn.Module):
         return zero_at_padding(self.both_ways(zero_at_padding(x, mask), mask), mask)
 
 
+@layer_of("bi_gru")
 class BiGruLayer(BothWays):
     """A forward and a backward GRU of width d_out / 2 each.
 
@@ -66,9 +67,8 @@ class BiGruLayer(BothWays):
         If d_out is odd, or for an option that does not exist.
     """
 
-    def __init__(self, d_in: int, d_out: int, *, reset: str = "after", **unknown: Any) -> None:
+    def __init__(self, d_in: int, d_out: int, *, reset: str = "after") -> None:
         super().__init__()
-        refuse_unknown("bi_gru", unknown, ("reset",))
         self.d_in = d_in
         self.reset = one_of("reset", reset, RESETS)
         h = self.hidden = width_per_part(d_out, 2, "directions")

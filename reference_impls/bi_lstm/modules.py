@@ -6,7 +6,6 @@ Torch's kernels are given packed sequences, or ones turned over, where there is 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,13 +14,14 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from reference_impls.bi_gru.modules import BothWays
 from reference_impls.checks import (
     PicksRows,
+    layer_of,
     lengths_of,
-    refuse_unknown,
     weight_of,
     width_per_part,
 )
 
 
+@layer_of("bi_lstm")
 class BiLstmLayer(BothWays):
     """Weights of a forward and a backward LSTM of width d_out / 2.
 
@@ -40,10 +40,8 @@ class BiLstmLayer(BothWays):
         If d_out is odd, or an option is given.
     """
 
-    def __init__(self, d_in: int, d_out: int, **unknown: Any) -> None:
+    def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__()
-        if unknown:
-            refuse_unknown("bi_lstm", unknown, ("none",))
         self.d_in = d_in
         self.hidden = width_per_part(d_out, 2, "directions")
         self.lstm = nn.LSTM(d_in, self.hidden, batch_first=True, bidirectional=True)

@@ -7,9 +7,16 @@ from typing import Any
 
 from reference_impls import disa
 from reference_impls.biblosa.rule import block_length
-from reference_impls.mechanism import Mechanism, Size, implementations_in
+from reference_impls.golden_rows import (
+    Adapted,
+    Arrays,
+    Config,
+    added_by_padded_rows,
+    float64,
+    without_padded_rows,
+)
+from reference_impls.mechanism import Mechanism, Size, of_package
 
-_PLAIN = "reference_impls.biblosa.modules:PlainBiblosa"
 _OPTIONS = {
     "block_len": None,
     "extra": 0,
@@ -71,19 +78,41 @@ def _transient(s: Size) -> float:
 _SCORED_BY = ("dh_w", "f_b", "s2t_w", "s2t_b", "blk_dep_w", "blk_head_w", "blk_f_b")
 
 
+def from_golden(config: Config, arrays: Arrays) -> Adapted:
+    """Adapt a case of the released form; a length of blocks from the rule is left to our rule.
+
+    The program's padded rows hold values (of their own x and of their block's summary), and the
+    cotangent counts them. Ours are zero, so what they add to the gradient of x is taken out.
+    """
+    from reference_impls.biblosa.naive import fuse, rule
+    from reference_impls.naive import Oracle
+
+    options = {
+        "block_len": config["block_len"] if config["block_len_rule"] == "given" else None,
+        "activation": config["activation"],
+        "tanh_scale": config["tanh_scale"],
+    }
+    weights = float64(arrays, [name for name in arrays if name.startswith(("fw_", "bw_"))])
+    how = "both", options["activation"], options["tanh_scale"]
+    r = options["block_len"] or rule(arrays["x"].shape[1])
+
+    def back(x: Any, n: int, rows: Any, g: Any) -> Any:
+        return Oracle(lambda x, W, rows: fuse(x, n, r, W, rows, *how))(x, weights, rows, g)[1]
+
+    added = added_by_padded_rows(arrays, back)
+    return options, weights, arrays["output_f64"].shape[2], without_padded_rows(arrays, added)
+
+
 def _mechanism(name: str, form: str, summary: str, padding: str) -> Mechanism:
     return Mechanism(
         name=name,
         summary=summary,
         source="Shen et al., Bi-BloSAN (ICLR 2018); MTSA section 4; taoshen58/BiBloSA@ec67cbd",
-        implementations=implementations_in(
+        **of_package(
             "reference_impls.biblosa",
             plain=("PlainBiblosa", "every softmax written out"),
             folded=("FoldedBiblosa", "blocks as samples, sums of exponentials without a maximum"),
         ),
-        folder="reference_impls.biblosa",
-        oracle="reference_impls.biblosa.naive:naive",
-        plain=_PLAIN,
         options={**_OPTIONS, "form": form},
         variants=_VARIANTS,
         score_weights=disa.scored_by("", *_SCORED_BY),
@@ -92,7 +121,7 @@ def _mechanism(name: str, form: str, summary: str, padding: str) -> Mechanism:
         parameters=_parameters,
         operations=_operations,
         transient_bytes=_transient,
-        goldens={"biblosa": "reference_impls.biblosa.golden:from_golden"} if padding else {},
+        goldens={"biblosa": "reference_impls.biblosa:from_golden"} if padding else {},
         padding_matters=padding,
     )
 

@@ -7,7 +7,6 @@ over the pairs inside a block, and one division.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,10 +18,10 @@ from reference_impls.checks import (
     check_input,
     core_dtype,
     glorot,
+    layer_of,
     masked_softmax,
     one_of,
     positive_int,
-    refuse_unknown,
     zero_at_padding,
     zero_bias,
 )
@@ -131,9 +130,9 @@ def by_real_length(mask: Tensor, block_len: int | None, extra: int) -> Layout:
 
 
 FORMS = ("paper", "released")
-OPTIONS = ("block_len", "extra", "direction", "activation", "tanh_scale", "form")
 
 
+@layer_of("biblosa")
 class BiblosaLayer(DirectedBlocks):
     """Masked attention inside blocks and between them; its directions are `DirectedBlocks`.
 
@@ -153,11 +152,6 @@ class BiblosaLayer(DirectedBlocks):
         paper: n is the number of a sample's real tokens, which alone are cut into blocks; the
         amount of padding does not matter. released: n is the padded length N, and blocks of
         nothing but padding take part between the blocks, with o = 0.
-
-    Raises
-    ------
-    BadOption
-        For a configuration that does not exist.
     """
 
     directions = ("both", "forward", "backward")
@@ -173,9 +167,7 @@ class BiblosaLayer(DirectedBlocks):
         activation: str = "relu",
         tanh_scale: float = 5.0,
         form: str = "paper",
-        **unknown: Any,
     ) -> None:
-        refuse_unknown("biblosa", unknown, OPTIONS)
         super().__init__(
             d_in, d_out, direction=direction, activation=activation, tanh_scale=tanh_scale
         )

@@ -27,14 +27,14 @@ import numpy as np
 from reference_impls.disa.naive import naive as disa
 from reference_impls.naive import (
     Array,
-    Result,
-    Rows,
+    Oracle,
     Weights,
     activate,
+    again,
     directions,
-    positions,
     side_by_side,
     sigmoid,
+    softmax,
     with_prefix,
 )
 
@@ -45,86 +45,53 @@ def rule(length: int) -> int:
 
 
 def inside(
-    h: Array, dh: Array, W: Weights, kind: str, c: float, g_a: Array, g_o: Array
-) -> tuple[Array, ...]:
-    """Return a [r, d], o [d] of a block of real tokens, and gradients for h, dh, z of (4)."""
+    h: Array, dh: Array, f_b: Array, s2t_w: Array, s2t_b: Array, kind: str, c: float
+) -> Array:
+    """Return a [r, d] of a block of real tokens, and below it o [d]."""
     d, i, j = h.shape[1], np.arange(len(h))[:, None], np.arange(len(h))
     allowed = {"forward": j < i, "backward": j > i}[kind][:, :, None]
-    tanh = np.tanh((dh[:, :d] + dh[:, None, d:] + W["f_b"]) / c)  # [i, j, d]
-    top = (c * tanh).max(axis=1, keepdims=True, where=allowed, initial=-c)
-    e = np.exp(np.where(allowed, c * tanh - top, -np.inf))  # (2)
-    p = e / np.maximum(e.sum(axis=1, keepdims=True), 1.0)  # no sum is below 1 but the empty one
-    a = (p * h).sum(axis=1)  # (3)
-    z = a @ W["s2t_w"] + W["s2t_b"]  # (4)
-    e_o = np.exp(z - z.max(axis=0))
-    p_o = e_o / e_o.sum(axis=0)
-    o = (p_o * a).sum(axis=0)  # (5)
-    g_z = p_o * (a - o) * g_o  # derivative of the softmax's expectation
-    g_a = (g_a + p_o * g_o + g_z @ W["s2t_w"].T)[:, None]
-    g_e = p * (h - a[:, None]) * g_a * (1 - tanh**2)  # c of (2) and its 1/c cancel
-    g_dh = np.concatenate([g_e.sum(axis=0), g_e.sum(axis=1)], axis=1)  # [r, 2d]
-    return a, o, (p * g_a).sum(axis=0), g_dh, g_z
+    e = c * np.tanh((dh[:, :d] + dh[:, None, d:] + f_b) / c)  # (2); [i, j, d]
+    a = (softmax(np.where(allowed, e, -np.inf), axis=1) * h).sum(axis=1)  # (3)
+    p = softmax(a @ s2t_w + s2t_b, axis=0)  # (4)
+    return np.concatenate([a, (p * a).sum(axis=0).reshape(1, d)])  # (5)
 
 
 def one_direction(
-    x: Array,
-    n: int,
-    r: int,
-    W: Weights,
-    rows: Array,
-    g_y: Array | None,
-    kind: str,
-    f: str,
-    c: float,
-) -> tuple[Array, Array, dict[str, Array]]:
-    """Return y [R, d], and the gradients for x [N, D], whose first n rows are real, and W."""
-    h, h_slope = activate(x @ W["map_w"] + W["map_b"], f)  # (1)
+    x: Array, n: int, r: int, W: Weights, rows: Array, kind: str, f: str, c: float
+) -> Array:
+    """Return y [R, d] of x [N, D], whose first n rows are real."""
+    h = activate(x @ W["map_w"] + W["map_b"], f)  # (1)
     d, dh = h.shape[1], h @ W["dh_w"]
     real = [slice(s, min(s + r, n)) for s in range(0, n, r)]  # tokens of each block that has any
-    a, o = np.zeros(h.shape), np.zeros((-(-len(x) // r), d))
-    for b, own in enumerate(real):
-        a[own], o[b] = inside(h[own], dh[own], W, kind, c, np.zeros(d), np.zeros(d))[:2]
-    blk = with_prefix(W, "blk_")
-    G = disa(o, blk, direction=kind, activation=f, tanh_scale=c)[0]  # (6)
+    how = W["f_b"], W["s2t_w"], W["s2t_b"], kind, c
+    blocks = [again(inside, h[own], dh[own], *how) for own in real]
+    a = np.concatenate([*(block[:-1] for block in blocks), np.zeros((len(x) - n, d))])
+    nothing = np.zeros((-(-len(x) // r) - len(real), d))  # blocks without a real token
+    o = np.concatenate([*(block[-1:] for block in blocks), nothing])
+    every, blk = np.arange(len(o)), with_prefix(W, "blk_")
+    G = disa.forward(o, blk, every, direction=kind, activation=f, tanh_scale=c)  # (6)
     parts = np.concatenate([h[rows], a[rows], G[rows // r]], axis=1)
     cq = parts @ W["comb_w"] + W["comb_b"]  # (7)
-    C, C_slope = activate(cq[:, :d], f)
     gate = sigmoid(cq[:, d:])
-    y = gate * C + (1 - gate) * h[rows]  # (8)
-    if g_y is None:
-        return y, x, {}
-    g_gate = g_y * (C - h[rows]) * gate * (1 - gate)
-    g_cq = np.concatenate([g_y * gate * C_slope, g_gate], axis=1)
-    g_parts = g_cq @ W["comb_w"].T
-    g_h, g_a, g_G = np.zeros(h.shape), np.zeros(h.shape), np.zeros(G.shape)
-    np.add.at(g_h, rows, g_parts[:, :d] + g_y * (1 - gate))
-    np.add.at(g_a, rows, g_parts[:, d : 2 * d])
-    np.add.at(g_G, rows // r, g_parts[:, 2 * d :])
-    _, g_o, g_blk = disa(o, blk, None, g_G, direction=kind, activation=f, tanh_scale=c)
-    assert g_o is not None and g_blk is not None  # noqa: PT018
-    g_dh, g_z = np.zeros(dh.shape), np.zeros(h.shape)
-    for b, own in enumerate(real):
-        back = inside(h[own], dh[own], W, kind, c, g_a[own], g_o[b])
-        g_h[own], g_dh[own], g_z[own] = g_h[own] + back[2], back[3], back[4]
-    g_map = (g_h + g_dh @ W["dh_w"].T) * h_slope
-    grads = {
-        "map_w": x.T @ g_map,
-        "map_b": g_map.sum(axis=0),
-        "dh_w": h.T @ g_dh,
-        "f_b": g_dh[:, :d].sum(axis=0),
-        "s2t_w": a.T @ g_z,
-        "s2t_b": g_z.sum(axis=0),
-        "comb_w": parts.T @ g_cq,
-        "comb_b": g_cq.sum(axis=0),
-    }
-    return y, g_map @ W["map_w"].T, grads | {"blk_" + name: g for name, g in g_blk.items()}
+    return gate * activate(cq[:, :d], f) + (1 - gate) * h[rows]  # (8)
 
 
+def fuse(
+    x: Array, n: int, r: int, weights: Weights, rows: Array, direction: str, f: str, c: float
+) -> Array:
+    """Return y [R, d_out] of x [N, D] in blocks of r, whose first n rows are real."""
+
+    def one(W: Weights, kind: str) -> Array:
+        return one_direction(x, n, r, W, rows, kind, f, c)
+
+    return side_by_side(weights, directions(direction), one)
+
+
+@Oracle
 def naive(
     x: Array,
     weights: Weights,
-    rows: Rows = None,
-    grad_out: Array | None = None,
+    rows: Array,
     *,
     block_len: int | None = None,
     extra: int = 0,
@@ -133,10 +100,8 @@ def naive(
     tanh_scale: float = 5.0,
     form: str = "paper",
     padded: int | None = None,
-) -> Result:
-    """Compute Bi-BloSA (or one direction of it) and its gradients for one sequence.
-
-    x, rows and grad_out are as `reference_impls.naive` says; the output is [R, d_out].
+) -> Array:
+    """Return Bi-BloSA, or one direction of it, [R, d_out]; see `reference_impls.naive`.
 
     Parameters
     ----------
@@ -148,14 +113,8 @@ def naive(
     padded : int or None
         Padded length N >= n, read by the released form only; None is n.
     """
-    rows = positions(rows, len(x))
-    length = {"paper": len(x), "released": padded or len(x)}[form]
+    n = len(x)
+    length = {"paper": n, "released": padded or n}[form]
     r = rule(length) + extra if block_len is None else block_len
-    xp = np.concatenate([x, np.zeros((length - len(x), x.shape[1]))])
-
-    def one(W: Weights, kind: str, g_y: Array | None) -> tuple[Array, Array, dict[str, Array]]:
-        how = kind, activation, tanh_scale
-        y, g_x, g_w = one_direction(xp, len(x), r, W, rows, g_y, *how)
-        return y, g_x[: len(x)], g_w
-
-    return side_by_side(x, weights, grad_out, directions(direction), one)
+    xp = np.concatenate([x, np.zeros((length - n, x.shape[1]))])
+    return fuse(xp, n, r, weights, rows, direction, activation, tanh_scale)

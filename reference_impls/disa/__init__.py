@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
 from reference_impls.disa import cutting
-from reference_impls.mechanism import Mechanism, Size, implementations_in
-
-if TYPE_CHECKING:
-    import numpy as np
-
-_PLAIN = "reference_impls.disa.modules:PlainDisa"
+from reference_impls.golden_rows import Adapted, Arrays, Config, float64
+from reference_impls.mechanism import Mechanism, Size, of_package
 
 
 def parameters(s: Size) -> int:
@@ -72,9 +65,7 @@ NAMES = (
 )
 
 
-def from_golden(
-    config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
-) -> tuple[dict[str, Any], dict[str, np.ndarray], int]:
+def from_golden(config: Config, arrays: Arrays) -> Adapted:
     """Adapt a case of the golden folder disa (one direction).
 
     The goldens' direction null is our "diagonal".
@@ -84,7 +75,7 @@ def from_golden(
         "activation": config["activation"],
         "tanh_scale": config["tanh_scale"],
     }
-    weights = {name: arrays[name].astype("float64") for name in NAMES}
+    weights = float64(arrays, NAMES)
     return options, weights, arrays["map_w"].shape[1]
 
 
@@ -102,7 +93,7 @@ MECHANISMS = (
         name="disa",
         summary="directional self-attention, forward and backward block side by side",
         source="Shen et al., DiSAN (AAAI 2018); MTSA eq. 6; taoshen58/DiSAN@fdb5b97",
-        implementations=implementations_in(
+        **of_package(
             "reference_impls.disa",
             plain=("PlainDisa", "the N x N x d scores and their softmax"),
             broadcast=(
@@ -119,9 +110,6 @@ MECHANISMS = (
                 },
             ),
         ),
-        folder="reference_impls.disa",
-        oracle="reference_impls.disa.naive:naive",
-        plain=_PLAIN,
         options={"direction": "both", "activation": "elu", "tanh_scale": 5.0},
         variants={
             "forward": {"direction": "forward"},

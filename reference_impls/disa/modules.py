@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -20,10 +20,10 @@ from reference_impls.checks import (
     check_input,
     core_dtype,
     glorot,
+    layer_of,
     masked_softmax,
     one_of,
     refuse_rows,
-    refuse_unknown,
     weight_of,
     width_per_part,
     zero_at_padding,
@@ -146,6 +146,7 @@ class DirectedBlocks(MergingModule):
         return torch.lerp(a, h, gate)  # gate * h + (1 - gate) * a
 
 
+@layer_of("disa")
 class DisaLayer(DirectedBlocks):
     """Directional self-attention in one direction or both, see `DirectedBlocks`.
 
@@ -157,11 +158,6 @@ class DisaLayer(DirectedBlocks):
         f of h = f(x map_w + map_b).
     tanh_scale : float
         c of e = c tanh(. / c).
-
-    Raises
-    ------
-    BadOption
-        For a configuration that does not exist.
     """
 
     def __init__(
@@ -172,9 +168,7 @@ class DisaLayer(DirectedBlocks):
         direction: str = "both",
         activation: str = "elu",
         tanh_scale: float = 5.0,
-        **unknown: Any,
     ) -> None:
-        refuse_unknown("disa", unknown, ("direction", "activation", "tanh_scale"))
         super().__init__(
             d_in, d_out, direction=direction, activation=activation, tanh_scale=tanh_scale
         )

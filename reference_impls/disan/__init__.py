@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
 from reference_impls import disa, source2token
-from reference_impls.mechanism import Mechanism, Size, implementations_in
+from reference_impls.golden_rows import Adapted, Arrays, Config
+from reference_impls.mechanism import Mechanism, Size, of_package
 from reference_impls.source2token import of_output
-
-if TYPE_CHECKING:
-    import numpy as np
-
-_PLAIN = "reference_impls.disan.modules:PlainDisan"
 
 
 def _parameters(s: Size) -> int:
@@ -30,9 +23,7 @@ def _transient(s: Size) -> float:
     return sum(parts) if s.training else max(parts)
 
 
-def from_golden(
-    config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
-) -> tuple[dict[str, Any], dict[str, np.ndarray], int]:
+def from_golden(config: Config, arrays: Arrays) -> Adapted:
     """Adapt a case of the golden folder disan."""
     weights = {}
     for name, array in arrays.items():
@@ -49,14 +40,11 @@ MECHANISMS = (
         name="disan",
         summary="the DiSAN sentence encoder: disa in both directions, then source2token",
         source="Shen et al., DiSAN (AAAI 2018); taoshen58/DiSAN@fdb5b97",
-        implementations=implementations_in(
+        **of_package(
             "reference_impls.disan",
             plain=("PlainDisan", "disa.plain and source2token.plain"),
             broadcast=("BroadcastDisan", "disa.broadcast and source2token.direct"),
         ),
-        folder="reference_impls.disan",
-        oracle="reference_impls.disan.naive:naive",
-        plain=_PLAIN,
         options={"activation": "elu", "tanh_scale": 5.0},
         variants={"relu": {"activation": "relu"}, "narrow_tanh": {"tanh_scale": 1.0}},
         output="sentence",

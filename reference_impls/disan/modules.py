@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor, nn
 
-from reference_impls.checks import OneRow, refuse_unknown
+from reference_impls.checks import OneRow, layer_of
 from reference_impls.disa.modules import BroadcastDisa, DisaLayer, PlainDisa
 from reference_impls.source2token.modules import (
     DirectSource2Token,
@@ -15,6 +15,7 @@ from reference_impls.source2token.modules import (
 )
 
 
+@layer_of("disan")
 class DisanLayer(nn.Module):
     """Forward and backward disa side by side, then multi-dim source2token.
 
@@ -31,11 +32,6 @@ class DisanLayer(nn.Module):
     ----------
     fusion_type, pooling_type : type
         Implementations of the parts.
-
-    Raises
-    ------
-    BadOption
-        For a configuration that does not exist.
     """
 
     fusion_type: ClassVar[type[DisaLayer]]
@@ -48,10 +44,8 @@ class DisanLayer(nn.Module):
         *,
         activation: str = "elu",
         tanh_scale: float = 5.0,
-        **unknown: Any,
     ) -> None:
         super().__init__()
-        refuse_unknown("disan", unknown, ("activation", "tanh_scale"))
         self.fusion = self.fusion_type(d_in, d_out, activation=activation, tanh_scale=tanh_scale)
         self.pooling = self.pooling_type(d_out, d_out, activation=activation)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import glu
@@ -12,9 +10,9 @@ from reference_impls.checks import (
     PicksRows,
     check_input,
     glorot,
+    layer_of,
     one_of,
     positive_int,
-    refuse_unknown,
     weight_of,
     zero_at_padding,
     zero_bias,
@@ -22,6 +20,7 @@ from reference_impls.checks import (
 from reference_impls.convolution import around, convolved, multiplied, tap_by_tap
 
 
+@layer_of("hrchy_cnn")
 class HrchyCnnLayer(nn.Module):
     """Convolutions with gated linear units on top of each other; residual from the second on.
 
@@ -34,11 +33,6 @@ class HrchyCnnLayer(nn.Module):
     form : {"paper", "released"}
         paper: padding is zero before every layer, so that its amount does not matter. released:
         relu before the gate, and padding is zero before the first layer only.
-
-    Raises
-    ------
-    BadOption
-        For a configuration that does not exist.
     """
 
     def __init__(
@@ -49,10 +43,8 @@ class HrchyCnnLayer(nn.Module):
         layers: int = 3,
         kernel_size: int = 5,
         form: str = "paper",
-        **unknown: Any,
     ) -> None:
         super().__init__()
-        refuse_unknown("hrchy_cnn", unknown, ("layers", "kernel_size", "form"))
         self.d_in = d_in
         self.layers = positive_int("layers", layers)
         k = positive_int("kernel_size", kernel_size)

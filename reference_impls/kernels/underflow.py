@@ -34,7 +34,7 @@ def on_device(x: Tensor) -> bool:
     return present()
 
 
-def recomputed(where: Tensor, call: KernelCall) -> Tensor:
+def recomputed(where: Tensor, call: KernelCall, kept: Tensor | None = None) -> Tensor:
     """The attended values of some queries, the maximum over their own open keys subtracted.
 
     Parameters
@@ -42,6 +42,8 @@ def recomputed(where: Tensor, call: KernelCall) -> Tensor:
     where : Tensor of int64, shape [R]
         Flat positions in [H, B, N] of queries that have an open key.
     call : KernelCall
+    kept : Tensor of bool, shape [R, N], optional
+        Pairs that are kept of the numerator, where the call does not say it.
 
     Returns
     -------
@@ -65,6 +67,8 @@ def recomputed(where: Tensor, call: KernelCall) -> Tensor:
         source = None if s is None else own.of(s).to(dtype)
         found, open_pairs = scores(r, here, query[part], source, call)
         p = masked_softmax(found, open_pairs[..., None], dim=1)
+        if kept is not None:
+            p = p * kept[part][..., None]
         if dropout is not None and hashes is not None:
             p = p * dropout.kept(hashes[part], 0, n)[..., None]
         return (p * own.of(v).to(dtype)).sum(1)  # [C, d_v]

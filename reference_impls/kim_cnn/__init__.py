@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from reference_impls.golden_rows import Adapted, Arrays, Config, float64
+from reference_impls.mechanism import Mechanism, Size, of_package
 
-from reference_impls.mechanism import Mechanism, Size, implementations_in
-
-if TYPE_CHECKING:
-    import numpy as np
-
-_PLAIN = "reference_impls.kim_cnn.modules:PlainKimCnn"
 _KERNEL_SIZES = (3, 4, 5)
 
 
@@ -43,15 +37,12 @@ def _mechanism(name: str, windows: str, summary: str, padding: str) -> Mechanism
         name=name,
         summary=summary,
         source="Kim (EMNLP 2014); taoshen58/BiBloSA@ec67cbd",
-        implementations=implementations_in(
+        **of_package(
             "reference_impls.kim_cnn",
             plain=("PlainKimCnn", "an explicit sum over taps"),
             conv=("ConvKimCnn", "torch's convolution for each kernel size"),
             gemm=("GemmKimCnn", "windows in rows, a product of matrices for each kernel size"),
         ),
-        folder="reference_impls.kim_cnn",
-        oracle="reference_impls.kim_cnn.naive:naive",
-        plain=_PLAIN,
         options={"kernel_sizes": _KERNEL_SIZES, "windows": windows},
         variants={"1_2_6": {"kernel_sizes": (1, 2, 6)}, "5": {"kernel_sizes": (5,)}},
         output="sentence",
@@ -64,12 +55,10 @@ def _mechanism(name: str, windows: str, summary: str, padding: str) -> Mechanism
     )
 
 
-def from_golden(
-    config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
-) -> tuple[dict[str, Any], dict[str, np.ndarray], int]:
+def from_golden(config: Config, arrays: Arrays) -> Adapted:
     """Adapt a case of the golden folder kim_cnn (released form)."""
     sizes = tuple(config["kernel_sizes"])
-    weights = {f"{a}{k}": arrays[f"{a}{k}"].astype("float64") for k in sizes for a in "wb"}
+    weights = float64(arrays, [f"{a}{k}" for k in sizes for a in "wb"])
     return {"kernel_sizes": sizes}, weights, config["filters"] * len(sizes)
 
 

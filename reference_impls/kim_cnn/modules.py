@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from torch import Tensor, arange, cat
 from torch.nn.functional import pad
 
-from reference_impls.checks import OneRow, check_input, one_of, refuse_unknown, zero_at_padding
+from reference_impls.checks import OneRow, check_input, layer_of, one_of, zero_at_padding
 from reference_impls.convolution import KernelSizes, convolved, multiplied, tap_by_tap
 
 
+@layer_of("kim_cnn")
 class KimCnnLayer(KernelSizes):
     """For each kernel size the largest relu(window w + b) of all windows, side by side.
 
@@ -27,11 +27,6 @@ class KimCnnLayer(KernelSizes):
         real: windows of real tokens only; a sample that has none (it is shorter than k) gets the
         first window, with zeros behind its tokens. padded: all windows of the padded sequence, x
         zero at padding, so that the amount of padding matters.
-
-    Raises
-    ------
-    BadOption
-        For a configuration that does not exist.
     """
 
     def __init__(
@@ -41,9 +36,7 @@ class KimCnnLayer(KernelSizes):
         *,
         kernel_sizes: Sequence[int] = (3, 4, 5),
         windows: str = "real",
-        **unknown: Any,
     ) -> None:
-        refuse_unknown("kim_cnn", unknown, ("kernel_sizes", "windows"))
         super().__init__(d_in, d_out, kernel_sizes)
         self.windows = one_of("windows", windows, ("real", "padded"))
 

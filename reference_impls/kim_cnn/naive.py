@@ -19,22 +19,22 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from reference_impls.naive import Array, Result, Rows, Weights
+from reference_impls.naive import Array, Oracle, Weights, activate
 
 
+@Oracle
 def naive(
     x: Array,
     weights: Weights,
-    rows: Rows = None,
-    grad_out: Array | None = None,
+    rows: Array,
     *,
     kernel_sizes: Sequence[int] = (3, 4, 5),
     windows: str = "real",
     padded: int | None = None,
-) -> Result:
-    """Compute the sentence vector of one sequence and its gradients.
+) -> Array:
+    """Return the sentence vector [F*len(kernel_sizes)] of one sequence.
 
-    x, rows and grad_out are as `reference_impls.naive` says; the output is [F*len(kernel_sizes)].
+    See `reference_impls.naive`. Windows that share a maximum share its gradient.
 
     Parameters
     ----------
@@ -44,34 +44,13 @@ def naive(
     windows : {"real", "padded"}
     padded : int or None
         Padded length N >= n, read with windows "padded" only; None is n.
-
-    Notes
-    -----
-    Windows that share a maximum share its gradient.
     """
     n, d = x.shape
     length = {"real": n, "padded": padded or n}[windows]
-    outs: list[Array] = []
-    grad_x = np.zeros(x.shape)
-    grads = {name: np.zeros(w.shape) for name, w in weights.items()}
+    found = []
     for k in kernel_sizes:
-        w, b = weights[f"w{k}"], weights[f"b{k}"]
-        xp = np.zeros((max(length, k), d))
-        xp[:n] = x
+        xp = np.concatenate([x, np.zeros((max(length, k) - n, d))])
         count = len(xp) - k + 1
-        z = b + sum(xp[t : t + count] @ w[t] for t in range(k))  # [windows, F]
-        c = np.maximum(z, 0.0)  # (1)
-        start = sum(len(o) for o in outs)
-        outs.append(c.max(axis=0))  # (2)
-        if grad_out is None:
-            continue
-        best = (c == outs[-1]) * 1.0
-        g_z = best / best.sum(axis=0) * (z > 0) * grad_out[start : start + len(b)]
-        g_xp = np.zeros(xp.shape)
-        for t in range(k):
-            grads[f"w{k}"][t] = xp[t : t + count].T @ g_z
-            g_xp[t : t + count] += g_z @ w[t].T
-        grads[f"b{k}"] = g_z.sum(axis=0)
-        grad_x += g_xp[:n]
-    out = np.concatenate(outs)  # [F*kernels]
-    return (out, None, None) if grad_out is None else (out, grad_x, grads)
+        z = sum(xp[t : t + count] @ weights[f"w{k}"][t] for t in range(k)) + weights[f"b{k}"]
+        found.append(activate(z, "relu").max(axis=0))  # (1), (2)
+    return np.concatenate(found)

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 from reference_impls import kernels
-from reference_impls.mechanism import Implementation, Mechanism, Size
+from reference_impls.golden_rows import Adapted, Arrays, Config, float64
+from reference_impls.mechanism import Mechanism, Size, of_package
 from reference_impls.msmsa import tiles as cuts
 from reference_impls.msmsa.scales import Scale, parse_all
 from reference_impls.msmsa.tiles import Group, pieces, plan
-
-if TYPE_CHECKING:
-    import numpy as np
-
-_PLAIN = "reference_impls.msmsa.modules:PlainMsmsa"
 
 
 def _scales(s: Size) -> tuple[Scale, ...]:
@@ -29,33 +23,6 @@ def _products(way: cuts.Way, s: Size) -> float:
     costs = way(_scales(s), s.length, s.batch)
     once = cuts.layer(costs, s.batch, s.length, s.d_in, s.d_out // s.heads, s.d_out)
     return once * (3 if s.training else 1)
-
-
-IMPLEMENTATIONS = (
-    Implementation(
-        "plain",
-        _PLAIN,
-        "the N x N scores and their softmax, step by step",
-        mask_optional=True,
-        operations=partial(_products, cuts.every_pair),
-    ),
-    Implementation(
-        "masked",
-        "reference_impls.msmsa.modules:MaskedMsmsa",
-        "torch's fused attention over all pairs, windows in the mask",
-        mask_optional=True,
-        operations=partial(_products, cuts.every_pair),
-    ),
-    Implementation(
-        "windowed",
-        "reference_impls.msmsa.windowed:WindowedMsmsa",
-        "tiles of queries and the keys around them: cost N times the window",
-        mask_optional=True,
-    ),
-    *kernels.implementations(
-        "reference_impls.msmsa.fused:FusedMsmsa", operations=partial(_products, cuts.ranges)
-    ),
-)
 
 
 def _groups(s: Size) -> list[Group]:
@@ -92,31 +59,36 @@ def _transient(s: Size) -> float:
 GOLDEN_OPTIONS = ("heads", "scales", "width_reading", "scaling", "layer", "ln_epsilon")
 
 
-def from_golden(
-    config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
-) -> tuple[dict[str, Any], dict[str, np.ndarray], int]:
-    """Adapt a case of the golden folder msmsa.
-
-    Returns
-    -------
-    tuple
-        Options, float64 weights by state_dict name, d_out.
-    """
+def from_golden(config: Config, arrays: Arrays) -> Adapted:
+    """Adapt a case of the golden folder msmsa."""
     options = {name: config[name] for name in GOLDEN_OPTIONS}
     options["head_dim"] = arrays["v_w"].shape[-1]
     names = ("q_w", "k_w", "v_w", "o_w") + (("ln_scale", "ln_offset") if config["layer"] else ())
-    weights = {name: arrays[name].astype("float64") for name in names}
+    weights = float64(arrays, names)
     return options, weights, arrays["o_w"].shape[1]
 
 
+_EVERY_PAIR = {"operations": partial(_products, cuts.every_pair)}
 _ALONE = Mechanism(
     name="msmsa",
     summary="multi-scale multi-head self-attention: windows of different widths in a layer",
     source="Guo et al., Multi-Scale Self-Attention for Text Classification (AAAI 2020), eq. 6-9",
-    implementations=IMPLEMENTATIONS,
-    folder="reference_impls.msmsa",
-    oracle="reference_impls.msmsa.naive:naive",
-    plain=_PLAIN,
+    **of_package(
+        "reference_impls.msmsa",
+        *kernels.implementations(
+            "reference_impls.msmsa.fused:FusedMsmsa", operations=partial(_products, cuts.ranges)
+        ),
+        plain=("PlainMsmsa", "the N x N scores and their softmax, step by step", _EVERY_PAIR),
+        masked=(
+            "MaskedMsmsa",
+            "torch's fused attention over all pairs, windows in the mask",
+            _EVERY_PAIR,
+        ),
+        windowed=(
+            "windowed:WindowedMsmsa",
+            "tiles of queries and the keys around them: cost N times the window",
+        ),
+    ),
     options={
         "scales": None,
         "width_reading": "total",

@@ -18,12 +18,11 @@ from reference_impls.checks import (
     check_input,
     core_dtype,
     glorot,
+    layer_of,
     masked_softmax,
     one_of,
-    options_of,
     positive_int,
     refuse_rows,
-    refuse_unknown,
     true_or_false,
     width_per_part,
     zero_at_padding,
@@ -132,6 +131,7 @@ def not_negative(option: str, value: Any) -> float:
     return float(value)
 
 
+@layer_of("msmsa")
 class MsmsaLayer(MergingModule):
     """Multi-scale multi-head self-attention (eq. 6-9), alone or as a layer (eq. 10).
 
@@ -157,11 +157,6 @@ class MsmsaLayer(MergingModule):
     Notes
     -----
     Distances are those of positions in x: padding belongs behind the real tokens, or before them.
-
-    Raises
-    ------
-    BadOption
-        For a configuration that does not exist.
     """
 
     mix: Mix
@@ -178,10 +173,8 @@ class MsmsaLayer(MergingModule):
         layer: bool = False,
         ln_epsilon: float = 1e-5,
         head_dim: int | None = None,
-        **unknown: Any,
     ) -> None:
         super().__init__()
-        refuse_unknown("msmsa", unknown, options_of(MsmsaLayer))
         self.d_in, self.heads = d_in, positive_int("heads", heads)
         if head_dim is None:
             head_dim = width_per_part(d_out, heads, "heads")

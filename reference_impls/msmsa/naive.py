@@ -15,12 +15,21 @@ letter): omega tokens on either side. Windows end where the sentence ends.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 import numpy as np
 
-Array = np.ndarray
+from reference_impls.naive import (
+    Array,
+    Oracle,
+    Weights,
+    activate,
+    again,
+    layer_norm,
+    softmax,
+    stack,
+)
+
 SCALES = (1, 3, "n/16", "n/8", "n/4")
 
 
@@ -31,52 +40,16 @@ def width(scale: float | str, n: int) -> int:
     return max(1, 2 * half + 1)
 
 
-def layer_norm(
-    z: Array, gain: Array, bias: Array, epsilon: float, g: Array | None = None
-) -> tuple[Array, ...]:
-    """Return (norm(z) [R, d],), or for its cotangent g the gradients of z, gain and bias."""
-    deviation = np.sqrt(z.var(axis=1, keepdims=True) + epsilon)  # biased variance
-    unit = (z - z.mean(axis=1, keepdims=True)) / deviation
-    if g is None:
-        return (unit * gain + bias,)
-    g_unit = g * gain
-    g_z = g_unit - g_unit.mean(axis=1, keepdims=True)
-    g_z = (g_z - unit * (g_unit * unit).mean(axis=1, keepdims=True)) / deviation
-    return g_z, (g * unit).sum(axis=0), g.sum(axis=0)
+def attend(q: Array, k: Array, v: Array, root: float) -> Array:
+    """Return what one query [d_h] gets of the keys and values of its window, [d_h] (eq. 6)."""
+    return softmax(k @ q / root, axis=0) @ v
 
 
-def attend(
-    q: Array,
-    k: Array,
-    v: Array,
-    rows: Array,
-    windows: Sequence[slice],
-    root: float,
-    g: Array | None = None,
-) -> tuple[Array, ...]:
-    """Return (head [R, d_h],) of eq. 6, or for its cotangent g the gradients of q, k and v."""
-    head = np.zeros((len(rows), v.shape[1]))
-    g_q, g_k, g_v = (np.zeros(z.shape) for z in (q, k, v))
-    for m, (i, window) in enumerate(zip(rows, windows, strict=True)):
-        r = k[window] @ q[i] / root
-        e = np.exp(r - r.max())
-        p = e / e.sum()  # SM
-        head[m] = p @ v[window]
-        if g is None:
-            continue
-        g_v[window] += np.outer(p, g[m])
-        g_p = v[window] @ g[m]
-        g_r = p * (g_p - p @ g_p) / root
-        g_q[i] += g_r @ k[window]
-        g_k[window] += np.outer(g_r, q[i])
-    return (head,) if g is None else (g_q, g_k, g_v)
-
-
+@Oracle
 def naive(
     x: Array,
-    weights: Mapping[str, Array],
-    rows: Sequence[int] | Array | None = None,
-    grad_out: Array | None = None,
+    weights: Weights,
+    rows: Array,
     *,
     heads: int,
     scales: Sequence[float | str] | None = None,
@@ -85,17 +58,13 @@ def naive(
     layer: bool = False,
     ln_epsilon: float = 1e-5,
     head_dim: int | None = None,
-) -> tuple[Array, Array | None, dict[str, Array] | None]:
-    """Compute MSMSA and its gradients for one sequence.
+) -> Array:
+    """Return MSMSA [R, d_out] of one sequence; see `reference_impls.naive`.
 
     Parameters
     ----------
-    x : ndarray [n, D] of float64
-        Real tokens only.
     weights : mapping
         q_w, k_w, v_w [H, D, d_h], o_w [H*d_h, d_out]; with `layer` ln_scale, ln_offset [d_out].
-    rows, grad_out : ints [R] (None: all n), ndarray [R, d_out] or None
-        Queries to compute, and the cotangent of the output.
     heads, scales
         Number H of heads, and one scale for each; None: `SCALES`, repeated.
     width_reading : {"total", "radius"}
@@ -105,43 +74,20 @@ def naive(
         Whether eq. 10 stands around the attention, and what its norm adds to the variance.
     head_dim
         Not read: the weights tell it.
-
-    Returns
-    -------
-    tuple
-        Output [R, d_out]; with `grad_out` also the gradients of ``sum(out * grad_out)`` with
-        respect to x [n, D] and to each weight, otherwise two times None.
     """
     n, W = len(x), weights
-    rows = np.arange(n) if rows is None else np.asarray(rows, dtype=int)
-    scales = [SCALES[c % len(SCALES)] for c in range(heads)] if scales is None else scales
     d_h = W["v_w"].shape[2]
     root = np.sqrt({"head_width": d_h, "model_width": x.shape[1]}[scaling])
-    Q, K, V = ([x @ W[name][c] for c in range(heads)] for name in ("q_w", "k_w", "v_w"))  # eq. 8
-    omega = [width(scale, n) for scale in scales]
-    half = [{"total": (w - 1) // 2, "radius": w}[width_reading] for w in omega]
-    windows = [[slice(max(0, i - h), i + h + 1) for i in rows] for h in half]  # eq. 7
-    one = [partial(attend, Q[c], K[c], V[c], rows, windows[c], root) for c in range(heads)]
-    H = np.concatenate([head()[0] for head in one], axis=1)  # eq. 6; [head_1; ...; head_N']
-    a = H @ W["o_w"]  # eq. 9
-    z = x[rows] + np.maximum(a, 0.0) if layer else a
-    out = layer_norm(z, W["ln_scale"], W["ln_offset"], ln_epsilon)[0] if layer else a  # eq. 10
-    if grad_out is None:
-        return out, None, None
-
-    G = {name: np.zeros(w.shape) for name, w in W.items()}
-    grad_x, g_a = np.zeros(x.shape), grad_out
-    if layer:
-        g_z, G["ln_scale"], G["ln_offset"] = layer_norm(
-            z, W["ln_scale"], W["ln_offset"], ln_epsilon, grad_out
-        )
-        np.add.at(grad_x, rows, g_z)
-        g_a = g_z * (a > 0)
-    G["o_w"] = H.T @ g_a
-    g_H = g_a @ W["o_w"].T
+    found = []
     for c in range(heads):
-        g_qkv = one[c](g_H[:, c * d_h : (c + 1) * d_h])
-        for name, g in zip(("q_w", "k_w", "v_w"), g_qkv, strict=True):
-            G[name][c] = x.T @ g
-            grad_x += g @ W[name][c].T
-    return out, grad_x, G
+        w = width(SCALES[c % len(SCALES)] if scales is None else scales[c], n)
+        half = {"total": (w - 1) // 2, "radius": w}[width_reading]
+        q, k, v = (x @ W[name][c] for name in ("q_w", "k_w", "v_w"))  # eq. 8
+        windows = [slice(max(0, i - half), i + half + 1) for i in rows]  # eq. 7
+        near = zip(rows, windows, strict=True)
+        head = [again(attend, q[i], k[window], v[window], root) for i, window in near]
+        found.append(stack(head, d_h))
+    a = np.concatenate(found, axis=1) @ W["o_w"]  # eq. 6, 9; [head_1; ...; head_N']
+    if not layer:
+        return a
+    return layer_norm(x[rows] + activate(a, "relu"), W["ln_scale"], W["ln_offset"], ln_epsilon)

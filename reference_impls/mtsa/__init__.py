@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from reference_impls.golden_rows import Adapted, Arrays, Config, float64
 from reference_impls.kernels import implementations as on_kernels
-from reference_impls.mechanism import Implementation, Mechanism, Size
+from reference_impls.mechanism import Mechanism, Size, of_package
 from reference_impls.mtsa import held
 
 _PAPER = {
@@ -104,35 +105,54 @@ def _released_fused_operations(s: Size) -> float:
     return _released_operations(s) - _skipped(s)
 
 
-def implementations(
-    plain: str,
-    algorithm1: str,
-    fused: str,
+def attentions(
+    folder: str,
     algorithm1_bytes: Callable[[Size], float],
     tiled_bytes: Callable[[Size], float] | None = None,
     native_bytes: Callable[[Size], float] | None = None,
     fused_operations: Callable[[Size], float] | None = None,
-) -> tuple[Implementation, ...]:
-    """The three ways to attend, for any form of the layer: dotted factories, and formulas."""
-    return (
-        Implementation(
-            "plain",
-            plain,
-            "the tensor of N x N x d scores and its softmax: slow and stable",
-            mask_optional=True,
-        ),
-        Implementation(
-            "algorithm1",
-            algorithm1,
-            "Algorithm 1, stabilised: matrix products only",
-            mask_optional=True,
-            transient_bytes=algorithm1_bytes,
-            forced={
-                "few repaired at a time": {"reference_impls.mtsa.optimized:CHUNK_BYTES": 2**16}
-            },
-        ),
+    oracle: str = "naive:naive",
+    **classes: str,
+) -> dict[str, Any]:
+    """`of_package` of any form of the layer, by its three classes: plain, algorithm1 and fused."""
+    few = {"few repaired at a time": {"reference_impls.kernels.underflow:CHUNK_BYTES": 2**16}}
+    fused = f"{folder}.{classes['fused']}"
+    return of_package(
+        folder,
         *on_kernels(fused, tiled_bytes, native_bytes, fused_operations),
+        oracle=oracle,
+        plain=(
+            classes["plain"],
+            "the tensor of N x N x d scores and its softmax: slow and stable",
+        ),
+        algorithm1=(
+            classes["algorithm1"],
+            "Algorithm 1, stabilised: matrix products only",
+            {"transient_bytes": algorithm1_bytes, "forced": few},
+        ),
     )
+
+
+def _golden_weights(arrays: Arrays) -> dict[str, Any]:
+    return float64(arrays, [name for name in arrays if name[-2:] in ("_w", "_b")])
+
+
+def golden_released(config: Config, arrays: Arrays) -> Adapted:
+    """Adapt a case of the folder ``mtsa``."""
+    options = {name: config[name] for name in ("heads", *RELEASED) if name in config}
+    width = config["output_hidden"] or config["heads"] * config["head_dim"]
+    return options, _golden_weights(arrays), width
+
+
+def golden_paper(config: Config, arrays: Arrays) -> Adapted:
+    """Adapt a case of the folder ``mtsa_paper``: masks such as {"window": 1} become "window:1"."""
+    options = {name: config[name] for name in ("heads", "scale_t", "scale_s", "activation")}
+    options["masks"] = [
+        m if isinstance(m, str) else ":".join(str(part) for pair in m.items() for part in pair)
+        for m in config["masks"]
+    ]
+    options |= {"key_dim": arrays["q_w"].shape[-1], "score_dim": arrays["s1_w"].shape[-1]}
+    return options, _golden_weights(arrays), arrays["o_w"].shape[1]
 
 
 MECHANISMS = (
@@ -140,18 +160,16 @@ MECHANISMS = (
         name="mtsa",
         summary="multi-mask tensorized self-attention, the paper's equations",
         source="Shen et al., Tensorized Self-Attention (NAACL 2019), eq. 7-13",
-        implementations=implementations(
-            "reference_impls.mtsa.plain:PlainMTSA",
-            "reference_impls.mtsa.optimized:Algorithm1MTSA",
-            "reference_impls.mtsa.fused:FusedMTSA",
+        **attentions(
+            "reference_impls.mtsa",
             held.paper,
             held.fused_tiled,
             held.fused_native,
             _fused_operations,
+            plain="plain:PlainMTSA",
+            algorithm1="optimized:Algorithm1MTSA",
+            fused="fused:FusedMTSA",
         ),
-        folder="reference_impls.mtsa",
-        oracle="reference_impls.mtsa.naive:naive",
-        plain="reference_impls.mtsa.plain:PlainMTSA",
         options=_PAPER,
         variants={
             "identity": {"scale_t": "identity"},
@@ -191,22 +209,21 @@ MECHANISMS = (
         parameters=_parameters,
         operations=_operations,
         transient_bytes=held.fused_native,
-        goldens={"mtsa_paper": "reference_impls.mtsa.golden:paper"},
+        goldens={"mtsa_paper": "reference_impls.mtsa:golden_paper"},
     ),
     Mechanism(
         name="mtsa_released",
         summary="multi-mask tensorized self-attention as the authors' program computes it",
         source="taoshen58/mtsa@2c5907e, multi_mask_tensorized_self_attn",
-        implementations=implementations(
-            "reference_impls.mtsa.plain:PlainReleasedMTSA",
-            "reference_impls.mtsa.optimized:Algorithm1ReleasedMTSA",
-            "reference_impls.mtsa.fused:FusedReleasedMTSA",
+        **attentions(
+            "reference_impls.mtsa",
             held.released,
             fused_operations=_released_fused_operations,
+            oracle="naive_released:naive",
+            plain="plain:PlainReleasedMTSA",
+            algorithm1="optimized:Algorithm1ReleasedMTSA",
+            fused="fused:FusedReleasedMTSA",
         ),
-        folder="reference_impls.mtsa",
-        oracle="reference_impls.mtsa.naive_released:naive",
-        plain="reference_impls.mtsa.plain:PlainReleasedMTSA",
         options=RELEASED,
         variants={
             "snli": {"activation": "elu"},
@@ -245,7 +262,7 @@ MECHANISMS = (
         parameters=_released_parameters,
         operations=_released_operations,
         transient_bytes=held.released,
-        goldens={"mtsa": "reference_impls.mtsa.golden:released"},
+        goldens={"mtsa": "reference_impls.mtsa:golden_released"},
         part_goldens={"snli_model": "reference_impls.golden_encoders:inference_model"},
     ),
 )

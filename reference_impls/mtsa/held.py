@@ -14,39 +14,31 @@ from reference_impls.mechanism import Size
 
 def paper(s: Size) -> float:
     """Eq. 7-13: q, k, v from x, the scores' two layers, an output layer."""
-    p, f, i = s.pairs, s.features, s.inputs
-    w, output, layers = 3 * s.d_in * s.d_out, s.d_out**2, 2 * s.d_out**2 // s.heads
-    if not s.training:
-        held = max(
-            w + w // 3,  # the weights of q, k and v side by side, and those of q divided
-            w // 3 + 8 * f,  # q, k, v in one and head first, the layers of s
-            p + 4 * f + 2 * s.length**2,  # r and the masks' biases; q, k, v, s
-            4 * f + 9 * s.length**2 // 2,  # the masks' biases are made
-            p + 9 * f,  # P, its product with [v*E | E] (2 + 2); q, k, v, s, E
-        )
-        return float(s.item_bytes * held)
-    held = max(
-        w + output + p + 17 * f,  # the gradients of the quotient, all else is kept
-        w + output + 2 * p + 13 * f,  # the product's gradient to P
-        w + output + 3 * p + 6 * f,  # P, its gradient and that of r
-        2 * w + output + layers + i + 4 * f,  # gradients of x and of the weights
-    )
-    return float(s.item_bytes * held)
+    return _paper(s, layers=2, scaled=0, masks=2)
 
 
 def translation(s: Size) -> float:
     """As `paper`, with one mask for all heads, one layer for s, and s before and after scaling."""
-    p, f, i = s.pairs, s.features, s.inputs
-    w, output, layers = 3 * s.d_in * s.d_out, s.d_out**2, s.d_out**2 // s.heads
+    return _paper(s, layers=1, scaled=1, masks=1)
+
+
+def _paper(s: Size, layers: int, scaled: int, masks: int) -> float:
+    p, f, i, geometry = s.pairs, s.features, s.inputs, masks * s.length**2
+    w, output, of_scores = 3 * s.d_in * s.d_out, s.d_out**2, layers * s.d_out**2 // s.heads
     if not s.training:
-        geometry = max(9 * s.length**2 // 4, p + s.length**2)
-        held = max(w + w // 3, w // 3 + 8 * f, geometry + 4 * f, p + 9 * f)
+        held = max(
+            w + w // 3,  # the weights of q, k and v side by side, and those of q divided
+            w // 3 + 8 * f,  # q, k, v in one and head first, the layers of s
+            p + 4 * f + geometry,  # r and the masks' biases; q, k, v, s
+            4 * f + 9 * geometry // 4,  # the masks' biases are made
+            p + 9 * f,  # P, its product with [v*E | E] (2 + 2); q, k, v, s, E
+        )
         return float(s.item_bytes * held)
     held = max(
-        w + output + p + 18 * f,
-        w + output + 2 * p + 14 * f,
-        w + output + 3 * p + 7 * f,
-        2 * w + output + layers + i + 4 * f,
+        w + output + p + (17 + scaled) * f,  # the gradients of the quotient, all else is kept
+        w + output + 2 * p + (13 + scaled) * f,  # the product's gradient to P
+        w + output + 3 * p + (6 + scaled) * f,  # P, its gradient and that of r
+        2 * w + output + of_scores + i + 4 * f,  # gradients of x and of the weights
     )
     return float(s.item_bytes * held)
 

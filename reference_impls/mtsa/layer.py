@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,11 +18,10 @@ from reference_impls.checks import (
     activation_by_name,
     check_input,
     glorot,
+    layer_of,
     masked_softmax,
     one_of,
-    options_of,
     positive_int,
-    refuse_unknown,
     true_or_false,
     width_per_part,
     zero_at_padding,
@@ -32,7 +30,6 @@ from reference_impls.checks import (
 from reference_impls.masks import HeadMask, allowed, distance_bias, parse_all
 from reference_impls.merged import side_by_side
 from reference_impls.mtsa import dropout
-from reference_impls.mtsa.dropout import Kept
 
 
 def scaled(scores: Tensor, scale: str) -> Tensor:
@@ -66,26 +63,6 @@ def tensor_weights(
         pairs = pairs + bias
     scores = pairs[..., None] + s[..., None, :, :]  # [..., R, N, d_h], eq. 10
     return masked_softmax(scores, allowed_pairs[..., None], dim=-2)  # eq. 11
-
-
-def tensor_softmax(
-    r: Tensor,
-    s: Tensor,
-    v: Tensor,
-    allowed_pairs: Tensor,
-    bias: Tensor | None,
-    scale_t: str,
-    kept: Kept | None = None,
-) -> Tensor:
-    """Eq. 10-12: the attended values [..., R, d_h], 0 where a query has no allowed key.
-
-    Parameters are those of `tensor_weights`, the values v [..., N, d_h], and what dropout keeps, in
-    the shapes of r and v; None is all. Dropout leaves the softmax, so its denominator, alone.
-    """
-    p = tensor_weights(r, s, allowed_pairs, bias, scale_t)
-    if kept is not None:
-        p, v = p * kept.pairs[..., None], kept.of_values(v)
-    return (p * v[..., None, :, :]).sum(-2)  # [..., R, d_h], eq. 12
 
 
 SCALES = ("log_sigmoid", "identity")
@@ -217,6 +194,7 @@ class TensorizedLayer(nn.Module):
         }
 
 
+@layer_of("mtsa")
 class PaperLayer(TensorizedLayer):
     """Eq. 7-13 as printed.
 
@@ -239,11 +217,6 @@ class PaperLayer(TensorizedLayer):
         for s, which reads them (eq. 9).
     attention_dropout : float
         1 - p_ad of appendix A.3.
-
-    Raises
-    ------
-    BadOption
-        For a configuration that does not exist.
     """
 
     def __init__(
@@ -261,10 +234,8 @@ class PaperLayer(TensorizedLayer):
         token2token: bool = True,
         source2token: bool = True,
         attention_dropout: float = 0.0,
-        **unknown: Any,
     ) -> None:
         super().__init__()
-        refuse_unknown("mtsa", unknown, options_of(PaperLayer))
         self.d_in, self.heads = d_in, positive_int("heads", heads)
         d_h = width_per_part(d_out, heads, "heads")
         d_i = d_h if key_dim is None else positive_int("key_dim", key_dim)

@@ -24,16 +24,15 @@ import math
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from reference_impls.checks import core_dtype, host_can_decide, least_denominator, refuse_rows
-from reference_impls.masks import HeadMask, additive, allowed, distance_bias, has_key, runs
+from reference_impls.kernels import underflow
+from reference_impls.kernels.call import KernelCall
+from reference_impls.kernels.geometry import of_masks
+from reference_impls.masks import HeadMask, additive, has_key, runs
 from reference_impls.mtsa.dropout import Kept
-from reference_impls.mtsa.layer import PaperLayer, TensorizedLayer, tensor_softmax
+from reference_impls.mtsa.layer import PaperLayer, TensorizedLayer
 from reference_impls.mtsa.released import ReleasedLayer
-
-CHUNK_BYTES = 64 * 2**20
-"""About how much the recomputation of queries may hold at once."""
 
 
 def algorithm1(
@@ -106,7 +105,11 @@ def _stabilised(
         return _quotient(numerator, denominator, closed)
     a = _quotient(numerator, denominator, closed | flagged)
     where = flagged.flatten().nonzero().squeeze(1)  # [R]
-    again = _recomputed(where, q, k, v, s, groups, size, scale_t, mask, kept)  # [R, d_h]
+    geometry, values, pairs = of_masks(masks, n, device), v, None
+    if kept is not None:
+        values, pairs = kept.of_values(v), kept.pairs.flatten(0, 2).index_select(0, where)  # [R, N]
+    call = KernelCall(q, k, values, s, geometry, mask, scale_t)
+    again = underflow.recomputed(where, call, pairs)  # [R, d_h]
     # index_copy sends no gradient to what it overwrites.
     return a.flatten(0, 2).index_copy(0, where, again.to(a.dtype)).unflatten(0, a.shape[:3])
 
@@ -183,66 +186,6 @@ def _source_weights(s: Tensor, padding: Tensor | None) -> Tensor:
     if padding is not None:
         highest = highest.masked_fill(highest == -math.inf, 0)  # -inf - -inf would be NaN
     return (s - highest).exp()
-
-
-def _recomputed(
-    where: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    s: Tensor,
-    groups: tuple[HeadMask, ...],
-    size: int,
-    scale_t: str,
-    mask: Tensor | None,
-    kept: Kept | None,
-) -> Tensor:
-    """The attended values [R, d_h] of the queries ``where`` (flat positions in [H, B, N])."""
-    _, batch, n, d_i = q.shape
-    pairs = allowed(groups, n, q.device)  # [G, N, N]
-    bias = distance_bias(groups, n, q.device, q.dtype)  # [G, N, N] or None
-    k, v, s = k.flatten(0, 1), v.flatten(0, 1), s.flatten(0, 1)  # [H*B, N, d]
-    queries = q.flatten(0, 2).index_select(0, where)  # [R, d_i]
-    sequence, i = where // n, where % n  # h*B + b, and the position
-    group, b = sequence // (batch * size), sequence % batch
-    kept_pairs = None if kept is None else kept.pairs.flatten(0, 2).index_select(0, where)  # [R, N]
-
-    def some(queries: Tensor, k: Tensor, v: Tensor, s: Tensor, part: slice) -> Tensor:
-        here = sequence[part]
-        r = torch.bmm(k.index_select(0, here), queries[:, :, None]).squeeze(2)  # [C, N]
-        open_pairs = pairs[group[part], i[part]]  # [C, N]
-        if mask is not None:
-            open_pairs = open_pairs & mask[b[part]]
-        dropped = None
-        if kept is not None and kept_pairs is not None:
-            values = kept.values.flatten(0, 1).index_select(0, here)  # [C, N, d_h]
-            dropped = Kept(kept_pairs[part][:, None], values, kept.share)
-        a = tensor_softmax(
-            r[:, None],  # [C, 1, N]
-            s.index_select(0, here),  # [C, N, d_h or 1]
-            v.index_select(0, here),
-            open_pairs[:, None],
-            None if bias is None else bias[group[part], i[part]][:, None],
-            scale_t,
-            dropped,
-        )
-        return a.squeeze(1)  # [C, d_h]
-
-    # Per query: the gathered k, s and v, and about six tensors of N x d_h inside the softmax.
-    held = n * (d_i + 8 * v.shape[-1]) * max(v.element_size(), s.element_size())
-    step = max(1, CHUNK_BYTES // held)
-    keep_nothing = torch.is_grad_enabled() and any(t.requires_grad for t in (q, k, v, s))
-    found = []
-    for start in range(0, where.shape[0], step):
-        part = slice(start, start + step)
-        arguments = (queries[part], k, v, s, part)
-        if keep_nothing:
-            found.append(
-                checkpoint(some, *arguments, use_reentrant=False, preserve_rng_state=False)
-            )
-        else:
-            found.append(some(*arguments))
-    return torch.cat(found)
 
 
 class Algorithm1Attention(TensorizedLayer):

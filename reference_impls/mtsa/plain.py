@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from reference_impls.masks import allowed, distance_bias
-from reference_impls.mtsa.layer import PaperLayer, TensorizedLayer, tensor_softmax
+from reference_impls.mtsa.layer import PaperLayer, TensorizedLayer, tensor_weights
 from reference_impls.mtsa.released import ReleasedLayer
 
 
@@ -25,7 +25,11 @@ class PlainAttention(TensorizedLayer):
             pairs = pairs & mask[None, :, None, :]  # [H, B, R, N]
         bias = distance_bias(self.masks, n, r.device, r.dtype, rows)
         bias = None if bias is None else bias[:, None]
-        return tensor_softmax(r, s, v, pairs, bias, self.scale_t, self.kept(v, rows))
+        p = tensor_weights(r, s, pairs, bias, self.scale_t)  # [H, B, R, N, d_h]
+        kept = self.kept(v, rows)
+        if kept is not None:  # the softmax, so its denominator, is left alone
+            p, v = p * kept.pairs[..., None], kept.of_values(v)
+        return (p * v[..., None, :, :]).sum(-2)  # eq. 12
 
     def forward(self, x: Tensor, mask: Tensor | None = None, rows: Tensor | None = None) -> Tensor:
         """[B, N, d_in] -> [B, R, d_out] for the query positions ``rows`` [R]; None is all N."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,10 +11,9 @@ from torch import Tensor
 from reference_impls.checks import (
     activation_by_name,
     glorot,
+    layer_of,
     one_of,
-    options_of,
     positive_int,
-    refuse_unknown,
     true_or_false,
     width_per_part,
     zero_bias,
@@ -34,6 +32,7 @@ from reference_impls.mtsa.layer import (
 )
 
 
+@layer_of("mtsa_released")
 class ReleasedLayer(TensorizedLayer):
     """The layer of the authors' program (taoshen58/mtsa), with its options.
 
@@ -68,11 +67,6 @@ class ReleasedLayer(TensorizedLayer):
         Whether r and s are there (the paper's Table 3). An absent score is 0 and has no weights.
     attention_dropout : float
         1 - p_ad of the paper's appendix A.3.
-
-    Raises
-    ------
-    BadOption
-        For a configuration that does not exist.
     """
 
     def __init__(
@@ -96,10 +90,8 @@ class ReleasedLayer(TensorizedLayer):
         token2token: bool = True,
         source2token: bool = True,
         attention_dropout: float = 0.0,
-        **unknown: Any,
     ) -> None:
         super().__init__()
-        refuse_unknown("mtsa_released", unknown, options_of(ReleasedLayer))
         self.d_in, self.heads = d_in, positive_int("heads", heads)
         if head_dim is None:
             head_dim = width_per_part(d_out, heads, "heads")

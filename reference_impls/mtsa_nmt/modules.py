@@ -8,7 +8,6 @@ it, nothing of N x N).
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,10 +16,9 @@ from reference_impls.checks import (
     activation_by_name,
     glorot,
     in_place,
+    layer_of,
     one_of,
-    options_of,
     positive_int,
-    refuse_unknown,
     true_or_false,
     width_per_part,
     zero_bias,
@@ -40,6 +38,7 @@ from reference_impls.mtsa.optimized import Algorithm1Attention
 from reference_impls.mtsa.plain import PlainAttention
 
 
+@layer_of("mtsa_nmt")
 class TranslationLayer(TensorizedLayer):
     """The self-attention of the authors' Transformer encoder, with its options.
 
@@ -60,11 +59,6 @@ class TranslationLayer(TensorizedLayer):
         Whether there is a W^o; without it d_out is heads * head_dim.
     head_dim : int, optional
         d_h; d_out / heads by default.
-
-    Raises
-    ------
-    BadOption
-        For a configuration that does not exist.
     """
 
     def __init__(
@@ -81,10 +75,8 @@ class TranslationLayer(TensorizedLayer):
         bi_direction: bool = False,
         output_layer: bool = True,
         head_dim: int | None = None,
-        **unknown: Any,
     ) -> None:
         super().__init__()
-        refuse_unknown("mtsa_nmt", unknown, options_of(TranslationLayer))
         self.d_in, self.heads = d_in, positive_int("heads", heads)
         if head_dim is None:
             head_dim = width_per_part(d_out, heads, "heads")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from reference_impls.mechanism import Mechanism, Size
-from reference_impls.mtsa import implementations
+import re
 
-_PLAIN = "reference_impls.mtsa_stack.modules:PlainStackedMTSA"
+from reference_impls.golden_rows import Adapted, Arrays, Config, float64, without_padded_rows
+from reference_impls.mechanism import Mechanism, Size
+from reference_impls.mtsa import attentions
+
 _LAYERS = 2
 """Of the default configuration, which the formulas are for."""
 
@@ -37,20 +39,30 @@ def _transient(s: Size) -> float:
     return float(s.item_bytes * held)
 
 
+def from_golden(config: Config, arrays: Arrays) -> Adapted:
+    """Adapt a case: the arrays ``l0_*``, ``l1_*``, ... are the weights.
+
+    The program's padded rows hold values that depend on no real token, so the gradient of the real
+    tokens is the same with a cotangent that leaves those rows out.
+    """
+    options = {name: config[name] for name in ("heads", "layers", "scale_t", "activation")}
+    options["ln_epsilon"] = config["layer_norm_epsilon"]
+    weights = float64(arrays, [name for name in arrays if re.match(r"l\d+_", name)])
+    return options, weights, arrays["x"].shape[-1], without_padded_rows(arrays)
+
+
 MECHANISMS = (
     Mechanism(
         name="mtsa_stack",
         summary="layers of feed-forward block and tensorized self-attention, with residuals",
         source="MTSA section 4.2, appendix B; taoshen58/mtsa@2c5907e, stacked_mtsa",
-        implementations=implementations(
-            _PLAIN,
-            "reference_impls.mtsa_stack.modules:Algorithm1StackedMTSA",
-            "reference_impls.mtsa_stack.modules:FusedStackedMTSA",
+        **attentions(
+            "reference_impls.mtsa_stack",
             _transient,
+            plain="modules:PlainStackedMTSA",
+            algorithm1="modules:Algorithm1StackedMTSA",
+            fused="modules:FusedStackedMTSA",
         ),
-        folder="reference_impls.mtsa_stack",
-        oracle="reference_impls.mtsa_stack.naive:naive",
-        plain=_PLAIN,
         options={
             "layers": _LAYERS,
             "scale_t": "identity",
@@ -72,6 +84,6 @@ MECHANISMS = (
         parameters=_parameters,
         operations=_operations,
         transient_bytes=_transient,
-        goldens={"mtsa_stack": "reference_impls.mtsa_stack.golden:from_golden"},
+        goldens={"mtsa_stack": "reference_impls.mtsa_stack:from_golden"},
     ),
 )

@@ -8,7 +8,6 @@ views of it, nothing of N x N).
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,10 +19,9 @@ from reference_impls.checks import (
     check_input,
     core_dtype,
     glorot,
+    layer_of,
     one_of,
-    options_of,
     positive_int,
-    refuse_unknown,
     weight_of,
     width_per_part,
     zero_at_padding,
@@ -42,6 +40,7 @@ from reference_impls.mtsa.optimized import Algorithm1Attention
 from reference_impls.mtsa.plain import PlainAttention
 
 
+@layer_of("mtsa_stack")
 class StackedLayer(TensorizedLayer):
     """Layers ``x <- LN1(x + f(x ffn_w + ffn_b)); x <- LN2(x + M(x))``, M the released MTSA.
 
@@ -61,11 +60,6 @@ class StackedLayer(TensorizedLayer):
         f.
     ln_epsilon : float
         Added to the variance.
-
-    Raises
-    ------
-    BadOption
-        For a configuration that does not exist.
     """
 
     def __init__(
@@ -78,10 +72,8 @@ class StackedLayer(TensorizedLayer):
         scale_t: str = "identity",
         activation: str = "relu",
         ln_epsilon: float = 1e-6,
-        **unknown: Any,
     ) -> None:
         super().__init__()
-        refuse_unknown("mtsa_stack", unknown, options_of(StackedLayer))
         if d_in != d_out:
             raise BadOption(f"d_out={d_out}, but mtsa_stack keeps d_in={d_in}; make them equal")
         self.d_in, self.heads = d_in, positive_int("heads", heads)

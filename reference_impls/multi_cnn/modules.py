@@ -6,14 +6,14 @@ Tap by tap; by torch's convolutions; by products of matrices.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from torch import Tensor, cat
 
-from reference_impls.checks import PicksRows, check_input, refuse_unknown, zero_at_padding
+from reference_impls.checks import PicksRows, check_input, layer_of, zero_at_padding
 from reference_impls.convolution import KernelSizes, around, convolved, multiplied, tap_by_tap
 
 
+@layer_of("multi_cnn")
 class MultiCnnLayer(KernelSizes):
     """Convolutions with several kernel sizes side by side, each followed by relu.
 
@@ -23,17 +23,9 @@ class MultiCnnLayer(KernelSizes):
     ----------
     d_in, d_out, kernel_sizes
         As for `KernelSizes`.
-
-    Raises
-    ------
-    BadOption
-        For a configuration that does not exist.
     """
 
-    def __init__(
-        self, d_in: int, d_out: int, *, kernel_sizes: Sequence[int] = (3, 4, 5), **unknown: Any
-    ) -> None:
-        refuse_unknown("multi_cnn", unknown, ("kernel_sizes",))
+    def __init__(self, d_in: int, d_out: int, *, kernel_sizes: Sequence[int] = (3, 4, 5)) -> None:
         super().__init__(d_in, d_out, kernel_sizes)
 
     def convolve(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

@@ -3,74 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from typing import Any
 
-from reference_impls.mechanism import Implementation, Mechanism, Size
+from reference_impls.golden_rows import Adapted, Arrays, Config, float64, without_padded_rows
+from reference_impls.mechanism import Mechanism, Size, of_package
 
-_PLAIN = "reference_impls.multi_head.modules:PlainMultiHead"
-_SDPA = "reference_impls.multi_head.fused:SdpaMultiHead"
-_FLASH = "reference_impls.multi_head.fused:FlashMultiHead"
-_FLEX = "reference_impls.multi_head.flex:FlexMultiHead"
-_BOTH, _CUDA = ("cpu", "cuda"), ("cuda",)
-_FORCED: tuple[tuple[str, str, dict[str, object], tuple[str, ...]], ...] = (
-    ("sdpa_padded", "its own choice, heads padded to whole eights", {"padded": True}, _BOTH),
-    ("sdpa_math", "math backend", {"backend": "math"}, _BOTH),
-    ("sdpa_flash", "flash backend (no padding mask on CUDA)", {"backend": "flash"}, _BOTH),
-    (
-        "sdpa_efficient",
-        "memory-efficient backend, heads padded to whole eights",
-        {"backend": "efficient", "padded": True},
-        _CUDA,
-    ),
-    (
-        "sdpa_cudnn",
-        "cuDNN backend, heads padded to whole eights",
-        {"backend": "cudnn", "padded": True},
-        _CUDA,
-    ),
-)
+_CUDA = {"devices": ("cuda",)}
 
 
-def _implementations(matmul_bytes: Callable[[Size], float]) -> tuple[Implementation, ...]:
-    """All of them; what "matmul" holds depends on the form."""
-    plain = Implementation(
-        "plain", _PLAIN, "the N x N scores and their softmax, step by step", mask_optional=True
+def _fields(matmul_bytes: Callable[[Size], float]) -> dict[str, Any]:
+    """All implementations; what "matmul" holds depends on the form."""
+
+    def sdpa(what: str, **fields: Any) -> tuple[Any, ...]:
+        return "fused:SdpaMultiHead", f"torch's fused attention, {what}", fields
+
+    def flash(release: int) -> tuple[Any, ...]:
+        what = f"FlashAttention {release}, of its own package (no padding mask)"
+        return "fused:FlashMultiHead", what, {"options": {"release": f"flash{release}"}, **_CUDA}
+
+    padded, whole = {"padded": True}, "heads padded to whole eights"
+    return of_package(
+        "reference_impls.multi_head",
+        plain=("PlainMultiHead", "the N x N scores and their softmax, step by step"),
+        matmul=(
+            "MatmulMultiHead",
+            "two batched products and torch's softmax",
+            {"transient_bytes": matmul_bytes},
+        ),
+        sdpa=sdpa("its own choice"),
+        sdpa_padded=sdpa(f"its own choice, {whole}", options=padded),
+        sdpa_math=sdpa("math backend", options={"backend": "math"}),
+        sdpa_flash=sdpa("flash backend (no padding mask on CUDA)", options={"backend": "flash"}),
+        sdpa_efficient=sdpa(
+            f"memory-efficient backend, {whole}",
+            options={"backend": "efficient", **padded},
+            **_CUDA,
+        ),
+        sdpa_cudnn=sdpa(f"cuDNN backend, {whole}", options={"backend": "cudnn", **padded}, **_CUDA),
+        flash3=flash(3),
+        flash4=flash(4),
+        flex=("flex:FlexMultiHead", "torch's FlexAttention, compiled", _CUDA),
     )
-    matmul = Implementation(
-        "matmul",
-        "reference_impls.multi_head.modules:MatmulMultiHead",
-        "two batched products and torch's softmax",
-        mask_optional=True,
-        transient_bytes=matmul_bytes,
-    )
-    sdpa = Implementation(
-        "sdpa", _SDPA, "torch's fused attention, its own choice", mask_optional=True
-    )
-    forced = (
-        replace(
-            sdpa,
-            name=name,
-            summary=f"torch's fused attention, {what}",
-            options=options,
-            devices=devices,
-        )
-        for name, what, options, devices in _FORCED
-    )
-    flash = (
-        replace(
-            sdpa,
-            name=f"flash{release}",
-            factory=_FLASH,
-            summary=f"FlashAttention {release}, of its own package (no padding mask)",
-            options={"release": f"flash{release}"},
-            devices=_CUDA,
-        )
-        for release in (3, 4)
-    )
-    flex = replace(
-        sdpa, name="flex", factory=_FLEX, summary="torch's FlexAttention, compiled", devices=_CUDA
-    )
-    return plain, matmul, sdpa, *forced, *flash, flex
 
 
 def _parameters(s: Size) -> int:
@@ -164,15 +137,62 @@ def _relu_bytes(s: Size) -> float:
     return float(s.item_bytes * held)
 
 
+PROJECTIONS = ("q_w", "k_w", "v_w")
+
+
+def golden_released(config: Config, arrays: Arrays) -> Adapted:
+    """Adapt a case of the folder ``multi_head``: one array qkv_w [3, H, D, d_h], no output layer.
+
+    The program's padded rows hold the plain average of v over all N positions, and the cotangent
+    counts them. Ours are zero, so what they add to the gradient of x is taken out.
+    """
+    heads, head_dim = config["heads"], config["head_dim"]
+    options = {"heads": heads, "positions": "released", "output_layer": False}
+    weights = dict(zip(PROJECTIONS, arrays["qkv_w"].astype("float64"), strict=True))
+    added: Any = 0.0
+    if "grad_out" in arrays:
+        padded = ~arrays["mask"][..., None]  # [b, n, 1]
+        of_padded = (arrays["grad_out"].astype("float64") * padded).sum(axis=1)  # [b, H*d_h]
+        of_padded = of_padded.reshape(-1, heads, 1, head_dim) / padded.shape[1]
+        added = (of_padded * weights["v_w"]).sum(axis=(1, 3))[:, None]  # [b, 1, D]
+    replaced = without_padded_rows(arrays, added)
+    return {**options, "head_dim": head_dim}, weights, heads * head_dim, replaced
+
+
+def golden_paper(config: Config, arrays: Arrays) -> Adapted:
+    """Adapt a case of the folder ``multi_head_paper``."""
+    options = {
+        "heads": config["heads"],
+        "positions": "paper" if config["positions"] else None,
+        "output_layer": True,
+        "head_dim": arrays["v_w"].shape[-1],
+    }
+    return options, float64(arrays, (*PROJECTIONS, "o_w")), arrays["o_w"].shape[1]
+
+
+def golden_relu(config: Config, arrays: Arrays) -> Adapted:
+    """Adapt a case of the folder ``multi_head_relu``: heads are consecutive groups of columns."""
+    heads, units = config["heads"], arrays["q_w"].shape[1]
+    weights = float64(arrays, (*PROJECTIONS, "q_b", "k_b", "v_b"))
+    for name, w in weights.items():
+        by_head = w.reshape(*w.shape[:-1], heads, -1)  # [D, H, d_h] or [H, d_h]
+        weights[name] = by_head.swapaxes(0, -2).copy()
+    options = {
+        "heads": heads,
+        "positions": None,
+        "output_layer": False,
+        "head_dim": units // heads,
+        "relu_projections": True,
+    }
+    return options, weights, units
+
+
 MECHANISMS = (
     Mechanism(
         name="multi_head",
         summary="scaled dot-product multi-head attention with sinusoidal positions",
         source="Vaswani et al. (NIPS 2017); Shen et al., Tensorized Self-Attention, eq. 4-5",
-        implementations=_implementations(_paper_bytes),
-        folder="reference_impls.multi_head",
-        oracle="reference_impls.multi_head.naive:naive",
-        plain=_PLAIN,
+        **_fields(_paper_bytes),
         options={"positions": "paper", "output_layer": True, "head_dim": None, "causal": False},
         variants={
             "no_positions": {"positions": None},
@@ -188,16 +208,13 @@ MECHANISMS = (
         operations=_operations,
         formula_options=("causal",),
         transient_bytes=_paper_bytes,
-        goldens={"multi_head_paper": "reference_impls.multi_head.golden:paper"},
+        goldens={"multi_head_paper": "reference_impls.multi_head:golden_paper"},
     ),
     Mechanism(
         name="multi_head_released",
         summary="the released multi-head baseline: no output layer, twice the positions' exponent",
         source="taoshen58/BiBloSA@ec67cbd",
-        implementations=_implementations(_released_bytes),
-        folder="reference_impls.multi_head",
-        oracle="reference_impls.multi_head.naive:naive",
-        plain=_PLAIN,
+        **_fields(_released_bytes),
         options={"positions": "released", "output_layer": False, "head_dim": None},
         variants={"one_head": {"heads": 1}, "eight_heads": {"heads": 8}},
         takes_heads=True,
@@ -206,16 +223,13 @@ MECHANISMS = (
         parameters=_released_parameters,
         operations=_released_operations,
         transient_bytes=_released_bytes,
-        goldens={"multi_head": "reference_impls.multi_head.golden:released"},
+        goldens={"multi_head": "reference_impls.multi_head:golden_released"},
     ),
     Mechanism(
         name="multi_head_relu",
         summary="the other released multi-head: relu on queries, keys and values, no positions",
         source="taoshen58/BiBloSA@ec67cbd",
-        implementations=_implementations(_relu_bytes),
-        folder="reference_impls.multi_head",
-        oracle="reference_impls.multi_head.naive:naive",
-        plain=_PLAIN,
+        **_fields(_relu_bytes),
         options={
             "positions": None,
             "output_layer": False,
@@ -229,6 +243,6 @@ MECHANISMS = (
         parameters=_relu_parameters,
         operations=_released_operations,
         transient_bytes=_relu_bytes,
-        goldens={"multi_head_relu": "reference_impls.multi_head.golden:relu"},
+        goldens={"multi_head_relu": "reference_impls.multi_head:golden_relu"},
     ),
 )

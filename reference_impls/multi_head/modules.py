@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,12 +17,11 @@ from reference_impls.checks import (
     check_input,
     glorot,
     host_can_decide,
+    layer_of,
     masked_softmax,
     one_of,
-    options_of,
     positive_int,
     refuse_rows,
-    refuse_unknown,
     true_or_false,
     width_per_part,
     zero_at_padding,
@@ -93,6 +91,7 @@ def _with_room(make: Callable[..., Tensor], room: int) -> Callable[..., Tensor]:
     return lambda *weights: make(*(pad(weight, (0, room)) for weight in weights))
 
 
+@layer_of("multi_head")
 class MultiHeadLayer(MergingModule):
     """MTSA eq. 4-5 (Vaswani et al.) or the released baseline; subclasses say how to attend.
 
@@ -116,11 +115,6 @@ class MultiHeadLayer(MergingModule):
     ----------
     room : int
         Columns of zeros that every head has beside its own, for kernels that want them.
-
-    Raises
-    ------
-    BadOption
-        For a configuration that does not exist.
     """
 
     room = 0
@@ -136,10 +130,8 @@ class MultiHeadLayer(MergingModule):
         head_dim: int | None = None,
         relu_projections: bool = False,
         causal: bool = False,
-        **unknown: Any,
     ) -> None:
         super().__init__()
-        refuse_unknown("multi_head", unknown, options_of(MultiHeadLayer))
         self.causal = true_or_false("causal", causal)
         self.d_in, self.heads = d_in, positive_int("heads", heads)
         if head_dim is None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from functools import partial
 
 from reference_impls import kernels
-from reference_impls.mechanism import Implementation, Mechanism, Size
+from reference_impls.mechanism import Mechanism, Size, of_package
 from reference_impls.msmsa import tiles as cuts
 from reference_impls.msmsa.scales import CANDIDATES, Scale, parse_all, scales_of_layers
 from reference_impls.msmsa.tiles import Group, pieces, plan
 from reference_impls.multi_scale_transformer.presets import PRESETS
 
-_PLAIN = "reference_impls.multi_scale_transformer.modules:PlainMultiScaleTransformer"
 LAYERS, ALPHA = 2, 0.5
 """Of the default options."""
 
@@ -61,40 +60,33 @@ def _transient(s: Size) -> float:
     return s.item_bytes * ((14 * LAYERS if s.training else 8) * features + masks)
 
 
+_EVERY_PAIR = {"operations": partial(_products, cuts.every_pair)}
 MECHANISMS = (
     Mechanism(
         name="multi_scale_transformer",
         summary="Multi-Scale Transformer sentence encoder: windows per head, [CLS] and max",
         source="Guo et al., Multi-Scale Self-Attention for Text Classification (AAAI 2020)",
-        implementations=(
-            Implementation(
-                "plain",
-                _PLAIN,
-                "the N x N scores and their softmax",
-                mask_optional=True,
-                operations=partial(_products, cuts.every_pair),
-            ),
-            Implementation(
-                "masked",
-                "reference_impls.multi_scale_transformer.modules:MaskedMultiScaleTransformer",
-                "torch's fused attention over all pairs, windows in the mask",
-                mask_optional=True,
-                operations=partial(_products, cuts.every_pair),
-            ),
-            Implementation(
-                "windowed",
-                "reference_impls.multi_scale_transformer.modules:WindowedMultiScaleTransformer",
-                "tiles of queries and the keys around them: cost N times the window",
-                mask_optional=True,
-            ),
+        **of_package(
+            "reference_impls.multi_scale_transformer",
             *kernels.implementations(
                 "reference_impls.multi_scale_transformer.modules:FusedMultiScaleTransformer",
                 operations=partial(_products, cuts.ranges),
             ),
+            plain=(
+                "PlainMultiScaleTransformer",
+                "the N x N scores and their softmax",
+                _EVERY_PAIR,
+            ),
+            masked=(
+                "MaskedMultiScaleTransformer",
+                "torch's fused attention over all pairs, windows in the mask",
+                _EVERY_PAIR,
+            ),
+            windowed=(
+                "WindowedMultiScaleTransformer",
+                "tiles of queries and the keys around them: cost N times the window",
+            ),
         ),
-        folder="reference_impls.multi_scale_transformer",
-        oracle="reference_impls.multi_scale_transformer.naive:naive",
-        plain=_PLAIN,
         options={
             "layers": LAYERS,
             "scales": None,

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from reference_impls.checks import (
     glorot,
+    layer_of,
     one_of,
-    options_of,
     positive_int,
-    refuse_unknown,
     width_per_part,
     zero_at_padding,
     zero_bias,
@@ -44,6 +42,7 @@ from reference_impls.multi_scale_transformer.presets import settle
 from reference_impls.transformer.modules import SentenceModel
 
 
+@layer_of("multi_scale_transformer")
 class MultiScaleLayers(SentenceModel):
     """Layers h = norm(h + relu(MSMSA(h))): no feed-forward block and no positions (eq. 10).
 
@@ -73,11 +72,6 @@ class MultiScaleLayers(SentenceModel):
     -----
     [CLS] is an ordinary token at position 0: shares of n are of n + 1 then (ours). Padding belongs
     behind the tokens.
-
-    Raises
-    ------
-    BadOption
-        For a configuration that does not exist.
     """
 
     mix: Mix
@@ -99,9 +93,7 @@ class MultiScaleLayers(SentenceModel):
         ln_epsilon: float = 1e-5,
         head_dim: int | None = None,
         preset: str | None = None,
-        **unknown: Any,
     ) -> None:
-        refuse_unknown("multi_scale_transformer", unknown, options_of(MultiScaleLayers))
         if preset is not None:
             given = {
                 "heads": heads,

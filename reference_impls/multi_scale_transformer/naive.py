@@ -19,16 +19,16 @@ last states: side by side (readout "concat"), added ("sum"), or the maximum alon
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from math import ceil
 
 import numpy as np
 
 from reference_impls.msmsa import naive as msmsa
-from reference_impls.transformer.naive import Result, encode
+from reference_impls.naive import Array, Oracle, Weights
+from reference_impls.transformer.naive import encode
 
-Array = np.ndarray
 Scales = Sequence[float | str]
 
 
@@ -54,11 +54,11 @@ def scales_of_layers(alpha: float, heads: int, layers: int, candidates: Scales) 
     ]
 
 
+@Oracle
 def naive(
     x: Array,
-    weights: Mapping[str, Array],
-    rows: Sequence[int] | Array | None = None,
-    grad_out: Array | None = None,
+    weights: Weights,
+    rows: Array,
     *,
     heads: int,
     layers: int = 2,
@@ -70,42 +70,30 @@ def naive(
     width_reading: str = "total",
     scaling: str = "head_width",
     ln_epsilon: float = 1e-5,
-) -> Result:
-    """Compute the sentence vector of one sequence and its gradients.
+) -> Array:
+    """Return the sentence vector of one sequence, [2d] with readout "concat", else [d].
+
+    See `reference_impls.naive`.
 
     Parameters
     ----------
-    x : ndarray [n, D] of float64
-        Real tokens only.
     weights : mapping
         cls [d] with `cls`, in_w [D, d] unless D = d; for each layer, with prefix l0_, l1_, ...:
         q_w, k_w, v_w [H, d, d_h], o_w [H*d_h, d], ln_scale, ln_offset [d].
-    rows
-        Not read: the output is a sentence.
-    grad_out : ndarray [d_out] or None
-        Cotangent of the output.
     heads, layers
         Numbers N' and L.
     scales, candidates, alpha
         Scales of each layer's heads; None: from `candidates` and `alpha` by eq. 11-12.
     readout, cls, width_reading, scaling, ln_epsilon
         Further configuration; without `cls` only readout "max" has a meaning.
-
-    Returns
-    -------
-    tuple
-        Output, [2d] with readout "concat", else [d]; with `grad_out` also the gradients of
-        ``sum(out * grad_out)`` with respect to x [n, D] and to each weight, otherwise two times
-        None.
     """
     omega = scales_of_layers(alpha, heads, layers, candidates) if scales is None else scales
 
-    def layer(index: int, H: Array, W: dict[str, Array], g: Array | None) -> Result:
-        return msmsa.naive(
+    def layer(index: int, H: Array, W: dict[str, Array]) -> Array:
+        return msmsa.naive.forward(
             H,
             W,
-            None,
-            g,
+            np.arange(len(H)),
             heads=heads,
             scales=omega[index],
             width_reading=width_reading,
@@ -114,4 +102,4 @@ def naive(
             ln_epsilon=ln_epsilon,
         )
 
-    return encode(x, weights, grad_out, layers, layer, readout, cls=cls)
+    return encode(x, weights, layers, layer, readout, cls=cls)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from reference_impls.mechanism import Mechanism, Size, implementations_in
-
-_PLAIN = "reference_impls.none.modules:PlainNone"
+from reference_impls.mechanism import Mechanism, Size, of_package
 
 
 def _parameters(s: Size) -> int:
@@ -32,14 +30,11 @@ MECHANISMS = (
         name="none",
         summary="no context fusion: every token by itself through a dense layer",
         source='MTSA Table 3, "w/o proposed modules"',
-        implementations=implementations_in(
+        **of_package(
             "reference_impls.none",
             plain=("PlainNone", "product, bias, activation"),
             fused=("FusedNone", "product and bias in one call", {"transient_bytes": _transient}),
         ),
-        folder="reference_impls.none",
-        oracle="reference_impls.none.naive:naive",
-        plain=_PLAIN,
         options={"activation": "relu"},
         variants={"elu": {"activation": "elu"}, "selu": {"activation": "selu"}},
         default="fused",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
@@ -11,12 +9,13 @@ from reference_impls.checks import (
     activation_by_name,
     check_input,
     glorot,
-    refuse_unknown,
+    layer_of,
     zero_at_padding,
     zero_bias,
 )
 
 
+@layer_of("none")
 class NoneLayer(nn.Module):
     """f(x map_w + map_b): no token sees another.
 
@@ -25,16 +24,10 @@ class NoneLayer(nn.Module):
     d_in, d_out : int
     activation : {"relu", "elu", "selu"}
         f.
-
-    Raises
-    ------
-    BadOption
-        For a configuration that does not exist.
     """
 
-    def __init__(self, d_in: int, d_out: int, *, activation: str = "relu", **unknown: Any) -> None:
+    def __init__(self, d_in: int, d_out: int, *, activation: str = "relu") -> None:
         super().__init__()
-        refuse_unknown("none", unknown, ("activation",))
         self.d_in = d_in
         self.activation = activation_by_name(activation)
         self.map_w, self.map_b = glorot(d_in, d_out), zero_bias(d_out)

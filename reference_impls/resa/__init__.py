@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from reference_impls import disa
-from reference_impls.mechanism import Mechanism, Size, implementations_in
-
-_PLAIN = "reference_impls.resa.modules:PlainResa"
+from reference_impls.mechanism import Mechanism, Size, of_package
 
 
 def policy_parameters(s: Size) -> int:
@@ -43,7 +41,7 @@ MECHANISMS = (
         name="resa",
         summary="reinforced self-attention: DiSA between tokens that two policies select",
         source="Shen et al., ReSAN (IJCAI 2018), eq. 5-15; taoshen58/ReSAN@f65f3fe",
-        implementations=implementations_in(
+        **of_package(
             "reference_impls.resa",
             plain=("PlainResa", "the N x N x d scores, masked, and softmax"),
             masked=("MaskedResa", "DiSA's broadcast with unselected keys masked: saves nothing"),
@@ -52,9 +50,6 @@ MECHANISMS = (
                 "computes selected pairs only; the host waits for their number",
             ),
         ),
-        folder="reference_impls.resa",
-        oracle="reference_impls.resa.naive:naive",
-        plain=_PLAIN,
         options={
             "direction": "both",
             "activation": "elu",

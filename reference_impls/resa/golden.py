@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from reference_impls.disa import NAMES
-from reference_impls.golden_rows import without_padded_rows
+from reference_impls.golden_rows import Adapted, Arrays, Config, without_padded_rows
 
 UNSELECTED = {
     "all_valid_tokens": "all_real",
@@ -29,9 +29,7 @@ def _policy(d_in: int, feature: int) -> dict[str, np.ndarray]:
     return {"w1": w1, "b1": np.zeros(1), "w2": np.array([[2 * STEEPNESS]]), "b2": b2}
 
 
-def from_golden(
-    config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
-) -> tuple[dict[str, Any], dict[str, np.ndarray], int, dict[str, np.ndarray]]:
+def from_golden(config: Config, arrays: Arrays) -> Adapted:
     """Adapt a case: x becomes [x ; dependents ; heads], which only the policies read."""
     direction = config["direction"] or "diagonal"
     prefixes = ("fw_", "bw_") if direction == "both" else ("fw_",)
@@ -68,10 +66,7 @@ def from_golden(
 
 
 def policy(
-    config: Mapping[str, Any],
-    arrays: Mapping[str, np.ndarray],
-    build: Callable[..., nn.Module],
-    dtype: torch.dtype,
+    config: Config, arrays: Arrays, build: Callable[..., nn.Module], dtype: torch.dtype
 ) -> dict[str, Tensor]:
     """What a layer's policy makes of the random numbers that the program drew (folder ``rss``).
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,9 +16,9 @@ from reference_impls.checks import (
     check_input,
     core_dtype,
     host_can_decide,
+    layer_of,
     one_of,
     refuse_rows,
-    refuse_unknown,
     zero_at_padding,
 )
 from reference_impls.disa.modules import (
@@ -33,16 +32,6 @@ from reference_impls.masks import allowed
 from reference_impls.resa.selecting import Selecting, Selection, real_tokens
 
 UNSELECTED = ("all_real", "dependents", "others")
-OPTIONS = (
-    "direction",
-    "activation",
-    "tanh_scale",
-    "unselected",
-    "selection",
-    "rss_hidden",
-    "rss_activation",
-    "policy",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +48,7 @@ class Roles(Pairs):
     heads: Tensor
 
 
+@layer_of("resa")
 class ResaLayer(DisaLayer, Selecting):
     """`DisaLayer` in which only selected queries (heads) attend, to selected keys (dependents).
 
@@ -84,11 +74,6 @@ class ResaLayer(DisaLayer, Selecting):
         Parallel sampling, or that of appendix A.
     prefixes : tuple of str
         Of the policies' weights; only a sentence encoder may have another than these two.
-
-    Raises
-    ------
-    BadOption
-        For a configuration that does not exist.
     """
 
     def __init__(
@@ -105,9 +90,7 @@ class ResaLayer(DisaLayer, Selecting):
         rss_activation: str = "elu",
         policy: str = "rss",
         prefixes: tuple[str, ...] = ("head", "dep"),
-        **unknown: Any,
     ) -> None:
-        refuse_unknown("resa", unknown, OPTIONS)
         super().__init__(
             d_in, d_out, direction=direction, activation=activation, tanh_scale=tanh_scale
         )

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from reference_impls import disa, resa, source2token
-from reference_impls.mechanism import Mechanism, Size, implementations_in
+from reference_impls.mechanism import Mechanism, Size, of_package
 from reference_impls.source2token import of_output
 
-_PLAIN = "reference_impls.resan.modules:PlainResan"
-_PLAIN_WORDS = "reference_impls.resan.modules:PlainWords"
 _SOURCE = "Shen et al., ReSAN (IJCAI 2018), section 3.3; taoshen58/ReSAN@f65f3fe"
 _OPTIONS = resa.MECHANISMS[0].options
 _OF_WORDS = ("activation", "selection", "rss_hidden", "rss_activation", "policy")
@@ -44,7 +42,7 @@ MECHANISMS = (
         name="resan",
         summary="ReSAN: reinforced self-attention and source2token, a sentence vector",
         source=_SOURCE,
-        implementations=implementations_in(
+        **of_package(
             "reference_impls.resan",
             plain=("PlainResan", "all pairs and tokens, masked"),
             gathered=(
@@ -52,9 +50,6 @@ MECHANISMS = (
                 "computes selected pairs, and drops tokens where the variant does",
             ),
         ),
-        folder="reference_impls.resan",
-        oracle="reference_impls.resan.naive:naive",
-        plain=_PLAIN,
         options={"variant": "full", **_OPTIONS},
         variants={
             "without_unselected_heads": {"variant": "without_unselected_heads"},
@@ -85,14 +80,11 @@ MECHANISMS = (
         name="resan_no_fusion",
         summary="ReSAN without soft self-attention: selected words, pooled by source2token",
         source=_SOURCE + "; Table 2",
-        implementations=implementations_in(
+        **of_package(
             "reference_impls.resan",
             plain=("PlainWords", "all words, unselected ones masked"),
             gathered=("GatheredWords", "selected words only"),
         ),
-        folder="reference_impls.resan",
-        oracle="reference_impls.resan.naive:naive",
-        plain=_PLAIN_WORDS,
         options={"variant": "no_soft", **{name: _OPTIONS[name] for name in _OF_WORDS}},
         variants={
             "neither": {"variant": "neither"},

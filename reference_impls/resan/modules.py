@@ -27,15 +27,16 @@ from reference_impls.checks import (
     activation_by_name,
     check_input,
     glorot,
+    layer_of,
     masked_softmax,
     one_of,
+    options_of,
     refuse_unknown,
     zero_at_padding,
     zero_bias,
 )
 from reference_impls.mechanism import BadOption
-from reference_impls.resa import modules as resa
-from reference_impls.resa.modules import GatheredResa, PlainResa, positions, take
+from reference_impls.resa.modules import GatheredResa, PlainResa, ResaLayer, positions, take
 from reference_impls.resa.selecting import Selecting, Selection, given, real_tokens
 
 PREFIXES = {
@@ -45,7 +46,6 @@ PREFIXES = {
     "no_hard": (),
 }
 WORD_PREFIXES: dict[str, tuple[str, ...]] = {"no_soft": ("sel",), "neither": ()}
-WORD_OPTIONS = ("variant", "activation", "selection", "rss_hidden", "rss_activation", "policy")
 
 
 class Pooling(nn.Module):
@@ -65,7 +65,7 @@ class Pooling(nn.Module):
         return (masked_softmax(s, kept[..., None], dim=1) * y).sum(1)
 
 
-class ResanLayer(resa.ResaLayer, Pooling):
+class ResanLayer(ResaLayer, Pooling):
     """`ResaLayer` and source2token attention over its output: [B, N, d_in] -> [B, d_out].
 
     Parameters
@@ -75,16 +75,11 @@ class ResanLayer(resa.ResaLayer, Pooling):
         See above.
     **options
         As for `ResaLayer`; its activation serves both attentions.
-
-    Raises
-    ------
-    BadOption
-        For a configuration that does not exist.
     """
 
     def __init__(self, d_in: int, d_out: int, *, variant: str = "full", **options: Any) -> None:
-        known = ("variant", *resa.OPTIONS)
-        refuse_unknown("resan", {o: v for o, v in options.items() if o not in known}, known)
+        known = [option for option in options_of(ResaLayer) if option != "prefixes"]
+        refuse_unknown("resan", options, ("variant", *known))
         if variant in WORD_PREFIXES:
             raise BadOption(f"variant={variant!r} has no context fusion: it is resan_no_fusion's")
         one_of("variant", variant, PREFIXES)
@@ -116,6 +111,7 @@ class ResanLayer(resa.ResaLayer, Pooling):
         return self.encode(x, real, self.chosen(x, real, selection))
 
 
+@layer_of("resan_no_fusion")
 class WordsLayer(Selecting, Pooling):
     """ReSAN without soft self-attention: the words themselves, pooled.
 
@@ -129,11 +125,6 @@ class WordsLayer(Selecting, Pooling):
         Of source2token attention.
     selection, rss_hidden, rss_activation, policy
         As for `ResaLayer`.
-
-    Raises
-    ------
-    BadOption
-        For a configuration that does not exist.
     """
 
     def __init__(
@@ -147,10 +138,8 @@ class WordsLayer(Selecting, Pooling):
         rss_hidden: int | None = None,
         rss_activation: str = "elu",
         policy: str = "rss",
-        **unknown: Any,
     ) -> None:
         super().__init__()
-        refuse_unknown("resan_no_fusion", unknown, WORD_OPTIONS)
         if d_in != d_out:
             raise BadOption(f"d_out={d_out}, but the words have d_in={d_in}; make them equal")
         self.d_in = d_in

@@ -23,14 +23,14 @@ pool of no token gives zeros. A pooled head without an allowed dependent has a =
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from reference_impls.naive import Array, Result, Rows, Weights, with_prefix
-from reference_impls.resa.naive import fuse, odds_of, select
-from reference_impls.source2token import naive as source2token
+from reference_impls.naive import Array, Oracle, Weights, value_of, with_prefix
+from reference_impls.resa.naive import fuse, likelihood, select
+from reference_impls.resa.naive import odds as odds_of
+from reference_impls.source2token.naive import naive as source2token
 
 SELECTED_BY = {
     "full": ("dep", "head"),
@@ -47,11 +47,11 @@ def policies(variant: str) -> list[str]:
     return list(dict.fromkeys(reversed(SELECTED_BY[variant])))
 
 
+@Oracle
 def naive(
     x: Array,
     weights: Weights,
-    rows: Rows = None,
-    grad_out: Array | None = None,
+    rows: Array,
     *,
     direction: str = "both",
     activation: str = "elu",
@@ -63,10 +63,10 @@ def naive(
     policy: str = "rss",
     variant: str = "full",
     drawn: Weights | None = None,
-) -> Result:
-    """Compute the sentence vector of one sequence and its gradients.
+) -> Array | tuple[Array, Array]:
+    """Return the sentence vector [d_out] of one sequence; see `reference_impls.naive`.
 
-    x, rows and grad_out are as `reference_impls.naive` says; the output is [d_out].
+    Beside it what `reference_impls.resa.naive.naive` returns.
 
     Parameters
     ----------
@@ -80,55 +80,34 @@ def naive(
     drawn : mapping, optional
         As ReSA's, by the names of the variant's policies.
     """
+    seen, every = value_of(x), np.arange(len(x))
     everything = np.full(len(x), True)
     dep_sel, head_sel = everything, everything
     if SELECTED_BY[variant]:
         dep_sel, head_sel = (
-            select(x, weights, name, selection, rss_activation, policy, drawn)
+            select(seen, weights, name, selection, rss_activation, policy, drawn)
             for name in SELECTED_BY[variant]
         )
-    fused = variant not in ("no_soft", "neither")
-    resa = partial(
-        fuse,
-        x,
-        weights,
-        np.arange(len(x)),
-        dep_sel=dep_sel,
-        head_sel=head_sel,
-        direction=direction,
-        activation=activation,
-        tanh_scale=tanh_scale,
-        unselected=unselected,
-    )
-    y = resa(None)[0] if fused else x
+    y = x
+    if variant not in ("no_soft", "neither"):
+        how = direction, activation, tanh_scale, unselected
+        y = fuse(x, weights, every, dep_sel, head_sel, *how)
     pool = np.flatnonzero(everything if variant == "full" else head_sel)
-    out, g_y = np.zeros(y.shape[1]), np.zeros(y.shape)
-    grads = {name: np.zeros(w.shape) for name, w in weights.items()}
+    out = np.zeros(y.shape[1])
     if variant == "neither":
         out = x.mean(axis=0)
-        g_y += 0.0 if grad_out is None else grad_out / len(x)
     elif pool.size:
-        W = with_prefix(weights, "s2t_")
-        out, g_pool, g_W = source2token.naive(y[pool], W, None, grad_out, activation=activation)
-        if g_pool is not None and g_W is not None:
-            g_y[pool] = g_pool
-            grads |= {f"s2t_{name}": g for name, g in g_W.items()}
-    if grad_out is None:
-        return out, None, None
-    grad_x: Array | None = g_y
-    if fused:
-        _, grad_x, g_fused = resa(g_y)
-        assert g_fused is not None
-        grads |= {name: g for name, g in g_fused.items() if not name.startswith("s2t_")}
-    if drawn is not None:
-        g = float(drawn["cotangent"])
-        grads |= odds_of(x, weights, drawn, policies(variant), rss_activation, policy, g)[2]
-    return out, grad_x, grads
+        pooling = with_prefix(weights, "s2t_")
+        out = source2token.forward(y[pool], pooling, pool, activation=activation)
+    if drawn is None:
+        return out
+    chosen = policies(variant)
+    total = likelihood(seen, weights, drawn, chosen, rss_activation, policy)[0]
+    return out, total * drawn["cotangent"]
 
 
 def odds(
     x: Array, weights: Weights, drawn: Weights, **options: Any
 ) -> tuple[dict[str, float], dict[str, tuple[Array, Array]]]:
     """Return what `reference_impls.resa.naive.odds` does, for the variant's policies."""
-    f, policy = options["rss_activation"], options["policy"]
-    return odds_of(x, weights, drawn, policies(options["variant"]), f, policy)[:2]
+    return odds_of(x, weights, drawn, policies(options["variant"]), **options)

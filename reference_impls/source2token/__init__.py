@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
-from reference_impls.mechanism import Mechanism, Size, implementations_in
-
-if TYPE_CHECKING:
-    import numpy as np
-
-_PLAIN = "reference_impls.source2token.modules:PlainSource2Token"
+from reference_impls.golden_rows import Adapted, Arrays, Config, float64
+from reference_impls.mechanism import Mechanism, Size, of_package
 
 
 def of_output(s: Size) -> Size:
@@ -39,11 +33,9 @@ def transient_bytes(s: Size) -> float:
     return float(s.item_bytes * held)
 
 
-def from_golden(
-    config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
-) -> tuple[dict[str, Any], dict[str, np.ndarray], int]:
+def from_golden(config: Config, arrays: Arrays) -> Adapted:
     """Adapt a case of the golden folder source2token."""
-    weights = {name: arrays[name].astype("float64") for name in ("s1_w", "s1_b", "s2_w", "s2_b")}
+    weights = float64(arrays, ("s1_w", "s1_b", "s2_w", "s2_b"))
     return {"activation": config["activation"]}, weights, arrays["s2_w"].shape[1]
 
 
@@ -52,7 +44,7 @@ MECHANISMS = (
         name="source2token",
         summary="multi-dimensional source2token attention, a sentence vector",
         source="Shen et al., DiSAN (AAAI 2018); MTSA section 2.2 B",
-        implementations=implementations_in(
+        **of_package(
             "reference_impls.source2token",
             plain=("PlainSource2Token", "the softmax written out"),
             direct=(
@@ -61,9 +53,6 @@ MECHANISMS = (
                 {"transient_bytes": transient_bytes},
             ),
         ),
-        folder="reference_impls.source2token",
-        oracle="reference_impls.source2token.naive:naive",
-        plain=_PLAIN,
         options={"activation": "relu"},
         variants={"elu": {"activation": "elu"}, "selu": {"activation": "selu"}},
         output="sentence",

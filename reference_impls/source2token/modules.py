@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +16,8 @@ from reference_impls.checks import (
     activation_by_name,
     check_input,
     glorot,
+    layer_of,
     masked_softmax,
-    refuse_unknown,
     zero_at_padding,
     zero_bias,
 )
@@ -102,6 +101,7 @@ def closed_at_padding(s: Tensor, mask: Tensor | None) -> Tensor:
     return s.masked_fill(padded[..., None], -math.inf)
 
 
+@layer_of("source2token")
 class Source2TokenLayer(PoolingLayer):
     """`PoolingLayer` with one score per token and feature.
 
@@ -111,15 +111,9 @@ class Source2TokenLayer(PoolingLayer):
         Must be equal.
     activation : {"relu", "elu", "selu"}
         f.
-
-    Raises
-    ------
-    BadOption
-        For a configuration that does not exist.
     """
 
-    def __init__(self, d_in: int, d_out: int, *, activation: str = "relu", **unknown: Any) -> None:
-        refuse_unknown("source2token", unknown, ("activation",))
+    def __init__(self, d_in: int, d_out: int, *, activation: str = "relu") -> None:
         f = activation_by_name(activation)
         super().__init__("source2token", d_in, d_out, f, hidden=d_in, scores=d_in)
 

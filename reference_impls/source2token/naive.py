@@ -9,22 +9,12 @@ columns and i for the token; here tokens are rows and j is the token, for it is 
 
 from __future__ import annotations
 
-import numpy as np
-
-from reference_impls.naive import Array, Result, Rows, Weights, activate
+from reference_impls.naive import Array, Oracle, Weights, activate, softmax
 
 
-def naive(
-    x: Array,
-    weights: Weights,
-    rows: Rows = None,
-    grad_out: Array | None = None,
-    *,
-    activation: str = "relu",
-) -> Result:
-    """Compute the sentence vector of one sequence and its gradients.
-
-    x, rows and grad_out are as `reference_impls.naive` says; the output is [D].
+@Oracle
+def naive(x: Array, weights: Weights, rows: Array, *, activation: str = "relu") -> Array:
+    """Return the sentence vector [D] of one sequence; see `reference_impls.naive`.
 
     Parameters
     ----------
@@ -32,20 +22,6 @@ def naive(
         s1_w, s2_w [D, D], s1_b, s2_b [D].
     activation : {"relu", "elu", "selu"}
     """
-    s1_w, s2_w = weights["s1_w"], weights["s2_w"]
-    t, t_slope = activate(x @ s1_w + weights["s1_b"], activation)
-    s = t @ s2_w + weights["s2_b"]  # eq. 3 without q, a vector per token
-    e = np.exp(s - s.max(axis=0))
-    p = e / e.sum(axis=0)  # eq. 1, over the tokens, for each feature
-    out = (p * x).sum(axis=0)  # eq. 1, for each feature
-    if grad_out is None:
-        return out, None, None
-    g_s = p * (x - out) * grad_out  # derivative of the softmax's expectation
-    g_t = g_s @ s2_w.T * t_slope
-    grads = {
-        "s1_w": x.T @ g_t,
-        "s1_b": g_t.sum(axis=0),
-        "s2_w": t.T @ g_s,
-        "s2_b": g_s.sum(axis=0),
-    }
-    return out, p * grad_out + g_t @ s1_w.T, grads
+    hidden = activate(x @ weights["s1_w"] + weights["s1_b"], activation)
+    s = hidden @ weights["s2_w"] + weights["s2_b"]  # eq. 3 without q, a vector per token
+    return (softmax(s, axis=0) * x).sum(axis=0)  # eq. 1, over the tokens, for each feature

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from reference_impls.mechanism import Mechanism, Size, implementations_in
+from reference_impls.mechanism import Mechanism, Size, of_package
 
-_PLAIN = "reference_impls.transformer.modules:PlainTransformer"
 LAYERS = 2
 """Of the default options."""
 
@@ -45,14 +44,11 @@ MECHANISMS = (
         summary="Transformer sentence encoder: positions, feed-forward blocks, [CLS] and max",
         source="Vaswani et al. (NIPS 2017); Guo et al., Multi-Scale Self-Attention (AAAI 2020), "
         "eq. 1-5",
-        implementations=implementations_in(
+        **of_package(
             "reference_impls.transformer",
             plain=("PlainTransformer", "the N x N scores and their softmax"),
             sdpa=("SdpaTransformer", "torch's fused attention"),
         ),
-        folder="reference_impls.transformer",
-        oracle="reference_impls.transformer.naive:naive",
-        plain=_PLAIN,
         options={
             "layers": LAYERS,
             "ff_dim": None,

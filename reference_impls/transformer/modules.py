@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -18,10 +18,10 @@ from reference_impls.checks import (
     check_input,
     core_dtype,
     glorot,
+    layer_of,
     masked_softmax,
     one_of,
     positive_int,
-    refuse_unknown,
     true_or_false,
     width_per_part,
     zero_at_padding,
@@ -53,11 +53,6 @@ class SentenceModel(MergingModule):
         [CLS ; max], CLS + max, or max alone, of the last layer's states; max is over real tokens.
     cls : bool
         Whether [CLS] stands before the tokens; False goes with readout "max", and only with that.
-
-    Raises
-    ------
-    BadOption
-        For a configuration that does not exist.
     """
 
     def __init__(self, d_in: int, d_out: int, *, depth: int, readout: str, cls: bool) -> None:
@@ -161,6 +156,7 @@ sqrt(d_h). Every sample has a real key, [CLS].
 """
 
 
+@layer_of("transformer")
 class TransformerLayers(SentenceModel):
     """Layers of multi-head attention and feed-forward block, each with norm(h + .) (post-norm).
 
@@ -180,11 +176,6 @@ class TransformerLayers(SentenceModel):
     preset : str, optional
         A model of the paper's experiments, see `multi_scale_transformer.presets`. Options that have
         their defaults give way to it, others must agree with it.
-
-    Raises
-    ------
-    BadOption
-        For a configuration that does not exist.
     """
 
     attend: Attend
@@ -202,19 +193,7 @@ class TransformerLayers(SentenceModel):
         ln_epsilon: float = 1e-5,
         head_dim: int | None = None,
         preset: str | None = None,
-        **unknown: Any,
     ) -> None:
-        known = (
-            "heads",
-            "layers",
-            "ff_dim",
-            "readout",
-            "positions",
-            "ln_epsilon",
-            "head_dim",
-            "preset",
-        )
-        refuse_unknown("transformer", unknown, known)
         if preset is not None:
             given = {"heads": heads, "layers": layers, "readout": readout, "head_dim": head_dim}
             o = settle(preset, "transformer", given, d_out)

@@ -16,95 +16,46 @@ sentence: side by side (readout "concat") or added ("sum").
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from reference_impls.msmsa.naive import layer_norm
 from reference_impls.multi_head import naive as multi_head
-from reference_impls.naive import Array, Result, Rows, Weights, with_prefix
+from reference_impls.naive import Array, Oracle, Weights, activate, layer_norm, with_prefix
 
 
 def encode(
     x: Array,
     weights: Weights,
-    g_out: Array | None,
     layers: int,
-    layer: Callable[[int, Array, dict[str, Array], Array | None], Any],
+    layer: Callable[[int, Array, dict[str, Array]], Array],
     readout: str,
     positions: bool = False,
     cls: bool = True,
-) -> Result:
-    """Compute the sentence vector [d_out] of x [n, D] and its gradients, with any kind of layer.
+) -> Array:
+    """Return the sentence vector [d_out] of x [n, D], with any kind of layer.
 
-    ``layer(l, H, W, g)`` returns its output [n', d], and for its cotangent g the gradients of H
-    and of its weights W (two times None without g). Readout "max" leaves the state of [CLS] out;
+    ``layer(l, H, W)`` returns its output [n', d]. Readout "max" leaves the state of [CLS] out;
     without `cls` there is none.
     """
-    e = x @ weights["in_w"] if "in_w" in weights else x
-    H = np.vstack([weights["cls"], e]) if cls else e
+    H = x @ weights["in_w"] if "in_w" in weights else x
+    if cls:
+        H = np.concatenate([weights["cls"].reshape(1, -1), H])
     if positions:
         H = H + multi_head.position_encoding(np.arange(len(H)), H.shape[1], "paper")
-    W = [with_prefix(weights, f"l{i}_") for i in range(layers)]
-    states = [H]
     for i in range(layers):
-        states.append(layer(i, states[-1], W[i], None)[0])
-    top = states[-1]
-    features = np.arange(top.shape[1])
-    best = cls + top[cls:].argmax(axis=0)  # the token that has the maximum, for each feature
-    pooled = top[best, features]
+        H = layer(i, H, with_prefix(weights, f"l{i}_"))
+    best = cls + H[cls:].argmax(axis=0)  # the token that has the maximum, for each feature
+    pooled = H[best, np.arange(H.shape[1])]
     if readout == "concat":
-        out = np.concatenate([top[0], pooled])
-    else:
-        out = {"sum": top[0] + pooled, "max": pooled}[readout]
-    if g_out is None:
-        return out, None, None
-
-    grads = {}
-    g = np.zeros(top.shape)
-    g_node, g_pooled = np.split(g_out, 2) if readout == "concat" else (g_out, g_out)
-    if readout != "max":
-        g[0] += g_node
-    g[best, features] += g_pooled
-    for i in reversed(range(layers)):
-        _, g, G = layer(i, states[i], W[i], g)
-        grads.update({f"l{i}_{name}": a for name, a in G.items()})
-    if cls:
-        grads["cls"], g = g[0], g[1:]
-    if "in_w" in weights:
-        grads["in_w"], g = x.T @ g, g @ weights["in_w"].T
-    return out, g, grads
+        return np.concatenate([H[0], pooled])
+    return {"sum": H[0] + pooled, "max": pooled}[readout]
 
 
-def transformer_layer(H: Array, W: Weights, g: Array | None, heads: int, eps: float) -> Result:
-    """Return H_{l+1} [n, d], and for its cotangent g the gradients of H_l and of W."""
-    attention = {name: W[name] for name in ("q_w", "k_w", "v_w", "o_w")}
-    z1 = H + multi_head.naive(H, attention, heads=heads, positions=None)[0]
-    (Z,) = layer_norm(z1, W["ln1_scale"], W["ln1_offset"], eps)  # eq. 4
-    hidden = np.maximum(Z @ W["ff1_w"] + W["ff1_b"], 0.0)
-    z2 = Z + hidden @ W["ff2_w"] + W["ff2_b"]
-    (out,) = layer_norm(z2, W["ln2_scale"], W["ln2_offset"], eps)  # eq. 5
-    if g is None:
-        return out, None, None
-    G: dict[str, Array] = {}
-    g_z2, G["ln2_scale"], G["ln2_offset"] = layer_norm(z2, W["ln2_scale"], W["ln2_offset"], eps, g)
-    g_hidden = g_z2 @ W["ff2_w"].T * (hidden > 0)
-    G["ff2_w"], G["ff2_b"] = hidden.T @ g_z2, g_z2.sum(axis=0)
-    G["ff1_w"], G["ff1_b"] = Z.T @ g_hidden, g_hidden.sum(axis=0)
-    g_z1, G["ln1_scale"], G["ln1_offset"] = layer_norm(
-        z1, W["ln1_scale"], W["ln1_offset"], eps, g_z2 + g_hidden @ W["ff1_w"].T
-    )
-    _, g_H, g_attention = multi_head.naive(H, attention, None, g_z1, heads=heads, positions=None)
-    assert g_H is not None
-    assert g_attention is not None
-    return out, g_z1 + g_H, G | g_attention
-
-
+@Oracle
 def naive(
     x: Array,
     weights: Weights,
-    rows: Rows = None,
-    grad_out: Array | None = None,
+    rows: Array,
     *,
     heads: int,
     layers: int = 2,
@@ -112,11 +63,10 @@ def naive(
     readout: str = "concat",
     positions: bool = True,
     ln_epsilon: float = 1e-5,
-) -> Result:
-    """Compute the sentence vector of one sequence and its gradients.
+) -> Array:
+    """Return the sentence vector of one sequence; see `reference_impls.naive`.
 
-    x, rows and grad_out are as `reference_impls.naive` says; the output is [2d] or, with readout
-    "sum", [d].
+    The output is [2d] or, with readout "sum", [d].
 
     Parameters
     ----------
@@ -128,7 +78,12 @@ def naive(
         Configuration; ``ff_dim`` is told by the weights and not read.
     """
 
-    def layer(index: int, H: Array, W: dict[str, Array], g: Array | None) -> Result:
-        return transformer_layer(H, W, g, heads, ln_epsilon)
+    def layer(index: int, H: Array, W: dict[str, Array]) -> Array:
+        every = np.arange(len(H))
+        attended = multi_head.naive.forward(H, W, every, heads=heads, positions=None)
+        Z = layer_norm(H + attended, W["ln1_scale"], W["ln1_offset"], ln_epsilon)  # eq. 4
+        hidden = activate(Z @ W["ff1_w"] + W["ff1_b"], "relu")
+        fed = hidden @ W["ff2_w"] + W["ff2_b"]
+        return layer_norm(Z + fed, W["ln2_scale"], W["ln2_offset"], ln_epsilon)  # eq. 5
 
-    return encode(x, weights, grad_out, layers, layer, readout, positions)
+    return encode(x, weights, layers, layer, readout, positions)

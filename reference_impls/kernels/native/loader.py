@@ -3,8 +3,7 @@
 The library lies in a folder of the user's cache, named by a hash of all that it depends on: source,
 torch, compiler, flags, processor. Who builds holds a lock that the operating system takes back when
 its process ends, however it ends; what is half built lies in a folder of its own and is renamed
-when it is whole. Without ninja, which torch's loader needs, or where CXX is several words, which
-that loader takes for one name, the compiler is called directly.
+when it is whole.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
@@ -155,40 +155,30 @@ def _linking() -> list[str]:
     return [str(own[0]) if own else "-lgomp"]
 
 
-def _build_by_torch(cxx: Command, used: tuple[str, ...], folder: Path) -> Path:
+def _compile(cxx: Command, used: tuple[str, ...], folder: Path) -> Path:
+    """Build the library in a folder, all sources at once."""
     from torch.utils import cpp_extension  # slow to import: only where something is built
 
-    here = Path(__file__).parent
-    try:
-        cpp_extension.load(
-            NAME,
-            [str(here / source) for source in SOURCES],
-            extra_cflags=list(used),
-            extra_ldflags=_linking() if "-fopenmp" in used else [],
-            build_directory=str(folder),
-            is_python_module=False,
-        )
-    except Exception as error:  # it has many, and lets through those of what it runs
-        output = getattr(error, "output", None) or b""  # of a program that it ran
-        said = output.decode(errors="replace") if isinstance(output, bytes) else output
-        raise _failure(cxx, folder, f"{type(error).__name__}: {error}\n{said}") from error
-    return next(folder.glob("*.so"))
-
-
-def _build_directly(cxx: Command, used: tuple[str, ...], folder: Path) -> Path:
-    from torch.utils import cpp_extension
-
     here, library = Path(__file__).parent, folder / f"{NAME}.so"
-    command = [*cxx, "-shared", "-fPIC", "-std=c++20", *used]
+    command = [*cxx, "-c", "-fPIC", "-std=c++20", *used]
     command += [f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"]
     command += [x for path in cpp_extension.include_paths() for x in ("-isystem", path)]
-    command += [str(here / source) for source in SOURCES] + ["-o", str(library)]
-    command += [f"-L{path}" for path in cpp_extension.library_paths()]
-    command += ["-lc10", "-ltorch_cpu", *(_linking() if "-fopenmp" in used else [])]
-    done = _run(command)
-    if done.returncode or not library.is_file():
-        text = f"{shlex.join(command)}\n{done.stdout}{done.stderr}"
-        raise _failure(cxx, folder, text)
+    objects = [str(folder / f"{source}.o") for source in SOURCES]
+    commands = [
+        [*command, str(here / source), "-o", made]
+        for source, made in zip(SOURCES, objects, strict=True)
+    ]
+    link = [*cxx, "-shared", *objects, "-o", str(library)]
+    link += [f"-L{path}" for path in cpp_extension.library_paths()]
+    link += ["-lc10", "-ltorch_cpu", *(_linking() if "-fopenmp" in used else [])]
+    with ThreadPoolExecutor() as pool:
+        done = [*pool.map(_run, commands)]
+    if not any(one.returncode for one in done):
+        done.append(_run(link))
+    if any(one.returncode for one in done) or not library.is_file():
+        raise _failure(
+            cxx, folder, "\n".join(f"{shlex.join(x.args)}\n{x.stdout}{x.stderr}" for x in done)
+        )
     return library
 
 
@@ -207,8 +197,7 @@ def _build(cxx: Command, used: tuple[str, ...], library: Path) -> None:
         shutil.rmtree(left, ignore_errors=True)  # of a process that was killed
     folder = Path(tempfile.mkdtemp(prefix="build-", dir=library.parent))
     try:
-        by = _build_by_torch if len(cxx) == 1 and shutil.which("ninja") else _build_directly
-        by(cxx, used, folder).replace(library)
+        _compile(cxx, used, folder).replace(library)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

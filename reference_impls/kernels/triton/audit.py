@@ -340,12 +340,12 @@ HEAD = (
 
 def line(one: KernelAudit) -> str:
     """A row of the table that is printed."""
-    tile, compiled, cycles = one.tile, one.compiled, dict(one.cycles)
+    compiled, cycles = one.compiled, dict(one.cycles)
     predicted = cycles.pop("predicted")
     largest = sorted(cycles, key=lambda name: -cycles[name])[:2]
     by = "warp" if one.by_warp else "group"
     return (
-        f"{one.cell!s:34}{f'{tile.rows}x{tile.columns} {tile.warps}w {tile.stages}s':18}"
+        f"{one.cell!s:34}{one.tile!s:18}"
         f"{one.issued:7.2f}{one.of_true:6.2f}{one.local:6d}{compiled.stack:6d}"
         f"{compiled.registers:5d}{compiled.shared / 1024:5.0f}{one.copies:7d}{one.narrow:7d}"
         f"{by:>6}{one.programs:5d}{predicted:7.0f}  "

@@ -51,6 +51,9 @@ class Tile:
     warps: int
     stages: int
 
+    def __str__(self) -> str:
+        return f"{self.rows}x{self.columns} {self.warps}w {self.stages}s"
+
     def of(self, rows: int, columns: int) -> Tile:
         """A smaller one, of at least 16 rows and columns and with as many rows to a warp."""
         rows, columns = max(16, rows), max(16, columns)

@@ -18,6 +18,7 @@ import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,17 +129,10 @@ def why_not(kind: Kind, numbers: Numbers, width: int, tile: Tile, on: str) -> st
     return ""
 
 
-_known: dict[tuple[Any, ...], dict[str, Tensor]] = {}
-
-
+@lru_cache(2 * len(MASKS))
 def _references(numbers: Numbers, width: int, masks: str, padded: bool, on: str) -> dict[str, Any]:
     """`reference` of a problem, made once for all tiles of a cell."""
-    key = (numbers, width, CHECKED, masks, padded, on)
-    if key not in _known:
-        if len(_known) >= 2 * len(MASKS):
-            _known.clear()
-        _known[key] = reference(*problem(numbers, width, CHECKED, masks, padded, on, "checked"))
-    return _known[key]
+    return reference(*problem(numbers, width, CHECKED, masks, padded, on, "checked"))
 
 
 def launches(kind: Kind, tiles: Sequence[Tile], call: KernelCall, g: Tensor) -> dict[Tile, Launch]:
@@ -190,17 +184,6 @@ def milliseconds(kernels: Mapping[Tile, Launch]) -> dict[Tile, list[float]]:
     return {tile: [a.elapsed_time(b) for a, b in pairs] for tile, pairs in events.items()}
 
 
-def best_of(medians: Mapping[str, Mapping[Tile, float]]) -> Tile:
-    """The tile of the least mean logarithm of time over all problems."""
-    tiles = set.intersection(*(set(times) for times in medians.values()))
-    return min(tiles, key=lambda tile: sum(math.log(times[tile]) for times in medians.values()))
-
-
-def text_of(tile: Tile) -> str:
-    """For example 128x64 8w 3s."""
-    return f"{tile.rows}x{tile.columns} {tile.warps}w {tile.stages}s"
-
-
 def cell(
     kind: Kind,
     numbers: Numbers,
@@ -220,10 +203,10 @@ def cell(
         else:
             right.append(tile)
     found: dict[str, Any] = {
-        "now": text_of(now),
+        "now": str(now),
         "repeats": REPEATS,
         "right": len(right),
-        "dropped": {text_of(tile): reason for tile, reason in dropped.items()},
+        "dropped": {str(tile): reason for tile, reason in dropped.items()},
     }
     if not right:
         return found | {"best": None}
@@ -233,9 +216,10 @@ def cell(
             call, g = problem(numbers, width, length, masks, False, on, "timed")
             times = timed(launches(kind, right, call, g))
             medians[f"{masks} N{length}"] = {t: statistics.median(ms) for t, ms in times.items()}
-    best = best_of(medians)
+    # By the mean logarithm over all problems.
+    best = min(right, key=lambda tile: sum(math.log(times[tile]) for times in medians.values()))
     return found | {
-        "best": text_of(best),
+        "best": str(best),
         "milliseconds": {
             name: {"best": times[best], "now": times.get(now)} for name, times in medians.items()
         },

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reference_impls.mechanism import Mechanism, Size, implementations_in
+from reference_impls.mechanism import Mechanism, Size, of_package
 
 GIVEN = "suites.programs.goals.records:MECHANISMS"
 """What ``--with`` takes."""
@@ -41,7 +41,7 @@ def _dot_operations(s: Size) -> float:
 
 
 def _forced(layer: str, summary: str, *devices: str, **options: str) -> tuple[str, str, Any]:
-    """Dot-product attention by one kernel, for `implementations_in`."""
+    """Dot-product attention by one kernel, for `of_package`."""
     return f"cores:{layer}", summary, {"options": options, "devices": devices}
 
 
@@ -50,14 +50,12 @@ MECHANISMS = (
         name="core_mtsa",
         summary="MTSA's attention alone, half of the heads strictly forward, half backward",
         source="Shen et al., Tensorized Self-Attention (NAACL 2019), eq. 10-12",
-        implementations=implementations_in(
+        **of_package(
             _FOLDER,
+            oracle="naive:mtsa",
             plain=("cores:PlainCore", "the N x N x d scores, step by step"),
             fused=("cores:FusedCore", "the fused kernel that suits best"),
         ),
-        folder=_FOLDER,
-        oracle=f"{_FOLDER}.naive:mtsa",
-        plain=f"{_FOLDER}.cores:PlainCore",
         takes_heads=True,
         even_heads=True,
         parameters=_nothing,
@@ -67,8 +65,9 @@ MECHANISMS = (
         name="core_dot",
         summary="scaled dot-product attention alone, all pairs or causal",
         source="Vaswani et al. (NIPS 2017), eq. 1",
-        implementations=implementations_in(
+        **of_package(
             _FOLDER,
+            oracle="naive:dot",
             plain=("cores:PlainDotCore", "the N x N scores, step by step"),
             matmul=("cores:ProductsCore", "matrix products and torch's softmax"),
             sdpa=("cores:SdpaCore", "torch's fused attention"),
@@ -80,9 +79,6 @@ MECHANISMS = (
             flash3=_forced("FlashCore", "FlashAttention 3", "cuda", release="flash3"),
             flash4=_forced("FlashCore", "FlashAttention 4", "cuda", release="flash4"),
         ),
-        folder=_FOLDER,
-        oracle=f"{_FOLDER}.naive:dot",
-        plain=f"{_FOLDER}.cores:PlainDotCore",
         options={"causal": False},
         takes_heads=True,
         default="sdpa",

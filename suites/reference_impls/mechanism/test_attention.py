@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from reference_impls.disa.modules import PlainDisa
+from reference_impls.msmsa.modules import PlainMsmsa
 from reference_impls.mtsa.optimized import Algorithm1MTSA
 from reference_impls.multi_head.modules import PlainMultiHead
 from reference_impls.multi_scale_transformer.modules import WindowedMultiScaleTransformer
@@ -32,30 +33,29 @@ def batch() -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn(B, N, D, dtype=torch.float64), mask
 
 
-@pytest.mark.parametrize("masks", [None, ["window:2", "distance:0.5", *["backward_inclusive"] * 6]])
-@pytest.mark.parametrize("scale_t", ["identity", "log_sigmoid"])
-def test_mtsa_with_one_feature_per_head(batch: tuple, masks: list | None, scale_t: str) -> None:
-    # With one feature per head the mean over features is the weight itself.
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        # With one feature per head the mean over features is the weight itself.
+        *(
+            (Algorithm1MTSA, {"heads": D, "masks": masks, "scale_t": scale_t})
+            for masks in (None, ["window:2", "distance:0.5", *["backward_inclusive"] * 6])
+            for scale_t in ("identity", "log_sigmoid")
+        ),
+        (PlainMultiHead, {"heads": 2, "positions": None}),
+        (PlainMsmsa, {"heads": 4, "scales": [1, 3, 5, "n/2"]}),
+    ],
+)
+def test_values_weighted_as_shown_are_what_forward_gives(
+    batch: tuple, kind: Any, options: dict[str, Any]
+) -> None:
     x, mask = batch
-    module = Algorithm1MTSA(D, D, heads=D, masks=masks, scale_t=scale_t).double()
-    weights = module.attention(x, mask)["token2token_weights"]
-    v = torch.stack([x.masked_fill(~mask[..., None], 0) @ w for w in module.v_w])
-    out = torch.cat(list(weights @ v), dim=-1) @ module.o_w
-    torch.testing.assert_close(out, module(x, mask), rtol=0, atol=1e-12)
-
-
-def test_multi_head(batch: tuple) -> None:
-    x, mask = batch
-    module = PlainMultiHead(D, D, heads=2, positions=None).double()
-    assert module.o_w is not None
-    found = module.attention(x, mask)
-    clean = x.masked_fill(~mask[..., None], 0)
-    v = torch.stack([clean @ w for w in module.v_w])
-    out = torch.cat(list(found["token2token_weights"] @ v), dim=-1) @ module.o_w
-    torch.testing.assert_close(out, module(x, mask), rtol=0, atol=1e-12)
-    q = torch.stack([clean @ w for w in module.q_w])
-    k = torch.stack([clean @ w for w in module.k_w])
-    expected = torch.einsum("hbid,hbjd->hbij", q, k) / (D // 2) ** 0.5
+    module = kind(D, D, **options).double()
+    found, clean = module.attention(x, mask), x.masked_fill(~mask[..., None], 0)
+    out = torch.cat(list(found["token2token_weights"] @ (clean @ module.v_w[:, None])), dim=-1)
+    torch.testing.assert_close(out @ module.o_w, module(x, mask), rtol=0, atol=1e-12)
+    q, k = (clean @ w[:, None] for w in (module.q_w, module.k_w))  # [H, B, N, d_h]
+    expected = q @ k.mT / q.shape[-1] ** 0.5
     torch.testing.assert_close(found["token2token_scores"], expected, rtol=0, atol=1e-12)
 
 

@@ -72,7 +72,7 @@ LINEAR = ("mtsa", "mtsa_released", "multi_head", "msmsa", "disa", "multi_cnn", "
 
 @pytest.mark.parametrize("name", LINEAR)
 def test_few_rows_never_cost_n_times_n(name: str) -> None:
-    n, oracle = 1200, Variant(name, "default")
+    n, oracle = 2400, Variant(name, "default")
     x, weights, _ = oracle.draw(n)
     rows = np.array([0, 1000])  # one without a key under the forward mask
     g = np.ones((2, oracle(x[:2], weights)[0].shape[1]))

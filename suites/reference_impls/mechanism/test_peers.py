@@ -31,9 +31,6 @@ from reference_impls.multi_head import modules as multi_head
 from reference_impls.multi_head.flex import FlexMultiHead, flexed, real_keys_only
 from reference_impls.multi_head.fused import FlashMultiHead, SdpaMultiHead
 from reference_impls.multi_head.modules import (
-    MatmulMultiHead,
-    MultiHeadLayer,
-    PlainMultiHead,
     visible_keys,
 )
 from suites.support.batches import (
@@ -415,26 +412,3 @@ def test_flex_is_fused_attention(d: int) -> None:
         wanted = scaled_dot_product_attention(q, k, v, attn_mask=pairs, scale=0.3)
         torch._dynamo.reset()
         assert error(flexed(q, k, v, mask, 0.3, flex_attention, True), wanted) < 1e-13
-
-
-@pytest.mark.parametrize("kind", [PlainMultiHead, MatmulMultiHead, SdpaMultiHead])
-@pytest.mark.parametrize("padding", ["none", "behind", "in front"])
-def test_causal_heads_do_not_see_what_comes_later(kind: type[MultiHeadLayer], padding: str) -> None:
-    torch.manual_seed(0)
-    n, d = 9, 12
-    module = kind(d, d, heads=3, causal=True).double()
-    x = torch.randn(2, n, d, dtype=torch.float64, requires_grad=True)
-    mask = None
-    if padding != "none":
-        mask = torch.arange(n) < torch.tensor([n, 4])[:, None]
-        mask = mask.flip(1) if padding == "in front" else mask
-    real = torch.ones(2, n, dtype=torch.bool) if mask is None else mask
-    out = module(x, mask)
-    if kind is PlainMultiHead:
-        rows = torch.tensor([7, 0, 3])
-        assert error(module(x, mask, rows), out[:, rows]) < 1e-14
-    for i in range(n):
-        (seen,) = torch.autograd.grad(out[:, i].sum(), x, retain_graph=True)
-        touched = seen.abs().amax(-1) > 0  # [B, N]
-        expected = real & (torch.arange(n) <= i) & real[:, i : i + 1]
-        assert (touched == expected).all(), (i, touched, expected)

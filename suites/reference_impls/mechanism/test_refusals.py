@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from harness.build import make
-from reference_impls.mechanism import BadOption, Unsupported
-from reference_impls.multi_head.fused import SdpaMultiHead
+from reference_impls.mechanism import BadOption
 from suites.support.batches import D_IN, D_OUT, FAST, HEADS, MECHANISMS, PLAIN, batch, module_of
 
 torch.set_num_threads(1)
@@ -50,7 +49,6 @@ def test_bad_inputs_are_refused_in_one_line(name: str) -> None:
         ("mtsa", {"heads": 1, "masks": ["window:1.5"]}, "window:W, W an integer >= 0"),
         ("mtsa", {"heads": 1, "masks": ["distance:x"]}, "distance:A, A a number >= 0"),
         ("mtsa", {"heads": 1, "masks": ["distance:nan"]}, "distance:A, A a number >= 0"),
-        ("mtsa", {"heads": 1, "masks": "forward"}, "expected a list with one text per head"),
         ("mtsa", {"heads": 2, "scale_t": "log"}, "scale_t='log'; expected 'log_sigmoid' or"),
         ("mtsa", {"heads": 2, "scale_s": None}, "scale_s=None; expected 'log_sigmoid' or"),
         ("mtsa", {"heads": 2, "activation": "gelu"}, "activation='gelu'; expected 'relu' or"),
@@ -66,17 +64,13 @@ def test_bad_inputs_are_refused_in_one_line(name: str) -> None:
         ("multi_head", {"heads": 2, "positions": "learned"}, "positions='learned'; expected"),
         ("multi_head_released", {"heads": 2, "head_dim": 5}, "d_out=16, but heads [*] head_dim"),
         ("disa", {"direction": "up"}, "direction='up'; expected 'both' or 'forward'"),
-        ("disa", {"tanh_scale": 0}, "tanh_scale=0; expected a number above 0"),
         ("disa", {"heads": 2}, "disa has no option 'heads'"),
         ("bi_lstm", {"layers": 2}, "bi_lstm has no option 'layers'"),
         ("multi_cnn", {"kernel_sizes": (3, 3)}, "expected different integers"),
         ("multi_cnn", {"kernel_sizes": (2, 3, 4)}, "d_out=16 is not divisible by 3 kernel sizes"),
         ("multi_cnn", {"kernel_sizes": 3}, "kernel_sizes=3; expected a list of integers"),
-        ("kim_cnn", {"kernel_sizes": (3, 3)}, "expected different integers"),
         ("kim_cnn", {"kernel_sizes": ()}, "kernel_sizes=\\[\\]; expected different integers"),
-        ("kim_cnn", {"kernel_sizes": (2, 3, 4)}, "d_out=16 is not divisible by 3 kernel sizes"),
         ("kim_cnn", {"kernel_sizes": (2, 0)}, "kernel_sizes=0; expected an integer of at least 1"),
-        ("kim_cnn", {"kernel_sizes": 3}, "kernel_sizes=3; expected a list of integers"),
         ("kim_cnn", {"kernel_sizes": "345"}, "kernel_sizes='345'; expected a list of integers"),
         ("kim_cnn", {"kernel_sizes": (3, 4), "windows": "all"}, "windows='all'; expected 'real'"),
         ("biblosa", {"extra": -1}, "extra=-1; expected an integer of at least 0"),
@@ -94,11 +88,9 @@ def test_bad_inputs_are_refused_in_one_line(name: str) -> None:
         ),
         *(
             ("mtsa", {"heads": 2, "masks": masks}, "expected a list with one text per head")
-            for masks in (3, {"forward": 1, "none": 2}, {"none"})
+            for masks in ("forward", 3, {"forward": 1, "none": 2}, {"none"})
         ),
         ("mtsa", {"heads": 1, "masks": ["distance:-0.5"]}, "distance:A, A a number >= 0"),
-        ("mtsa_released", {"heads": 2, "head_dim": 9}, "d_out=16, but"),
-        ("mtsa_released", {"heads": 2, "output_hidden": 17}, "d_out=16, but"),
         ("mtsa_nmt", {"heads": 1, "bi_direction": True}, "1 heads can't be halved"),
         (
             "mtsa_nmt",
@@ -111,7 +103,7 @@ def test_bad_inputs_are_refused_in_one_line(name: str) -> None:
         ),
         *(
             ("disa", {"tanh_scale": value}, "tanh_scale=.*; expected a number above 0")
-            for value in ("5", None, -1.0, math.inf, math.nan)
+            for value in ("5", None, 0, -1.0, math.inf, math.nan)
         ),
         *(
             ("hrchy_cnn", {"layers": value}, "layers=.*; expected an integer of at least 1")
@@ -182,13 +174,6 @@ def test_a_width_that_can_not_change_is_refused_both_ways(name: str, d_out: int)
     factory = mechanism.implementation(name.partition(".")[2]).factory
     with pytest.raises(BadOption, match=f"d_out={d_out}, but"):
         make(mechanism, factory, D_IN, d_out, 4, mechanism.options)
-
-
-@pytest.mark.parametrize("backend", ["efficient", "cudnn"])
-def test_backends_say_what_they_cannot_do(backend: str) -> None:
-    x, mask = batch((3, 2))
-    with pytest.raises(Unsupported, match=f"sdpa backend {backend} runs on CUDA only"):
-        SdpaMultiHead(D_IN, D_OUT, heads=2, backend=backend).double()(x, mask)
 
 
 @pytest.mark.parametrize(

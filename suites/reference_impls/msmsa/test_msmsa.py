@@ -33,24 +33,14 @@ from reference_impls.multi_scale_transformer.modules import (
 )
 from reference_impls.transformer.modules import PlainTransformer, SdpaTransformer
 from suites.support.batches import D_IN, assert_same, batch, error, run
-from suites.support.parameters import few
 
 torch.set_num_threads(1)
 
-IMPLEMENTATIONS = (PlainMsmsa, MaskedMsmsa, WindowedMsmsa)
 MODELS = (
     PlainMultiScaleTransformer,
     MaskedMultiScaleTransformer,
     WindowedMultiScaleTransformer,
 )
-READINGS: list[dict[str, Any]] = [
-    {},
-    {"width_reading": "radius"},
-    {"scaling": "model_width"},
-    {"width_reading": "radius", "scaling": "model_width", "layer": True},
-]
-SCALES = [1, 3, "n/16", 9, "n/4", 41, "n/2", 1, 3]
-LENGTHS = (1, 2, 3, 7, 33, 65, 257)
 
 
 def alike(kinds: Sequence[type], *sizes: int, **options: Any) -> list[Any]:
@@ -116,29 +106,6 @@ def test_widths_are_odd(scale: Any, length: int, width: int) -> None:
 
 
 # Equalities
-
-
-@pytest.mark.parametrize("options", READINGS, ids=str)
-@pytest.mark.parametrize("n", few(LENGTHS, [2, 7, 65]))
-def test_windowed_equals_masked_and_plain(n: int, options: dict[str, Any]) -> None:
-    sizes = (D_IN, D_IN if options.get("layer") else 18)
-    given = {"heads": len(SCALES), "scales": SCALES, "head_dim": 2, **options}
-    plain, masked, windowed = alike(IMPLEMENTATIONS, *sizes, **given)
-    ragged = (n, max(1, n // 2), max(1, n - 1), 1, 0)
-    for x, mask in (batch(ragged, padding=math.nan), (batch((n, n))[0], None)):
-        wanted = run(masked, x, mask)
-        assert_same(run(windowed, x, mask), wanted, 1e-12)
-        assert_same(run(plain, x, mask), wanted, 1e-12)
-
-
-def test_weights_shown_are_those_used() -> None:
-    x, mask = batch((9, 5))
-    module = PlainMsmsa(D_IN, 8, heads=4, scales=[1, 3, 5, "n/2"]).double()
-    shown = module.attention(x, mask)["token2token_weights"]  # [H, B, N, N]
-    values = shown @ (x @ module.v_w[:, None])
-    mixed = values.permute(1, 2, 0, 3).flatten(2) @ module.o_w
-    assert error(module(x, mask), mixed) < 1e-13
-    assert error(shown.sum(-1), mask.double().expand(4, -1, -1)) < 1e-14
 
 
 @pytest.mark.parametrize("factor", [10, 100])

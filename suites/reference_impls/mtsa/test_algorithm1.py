@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 import reference_impls.mtsa.optimized as algorithm
 from harness.build import make
+from reference_impls.kernels import underflow
 from reference_impls.masks import parse, parse_all, runs
 from reference_impls.mtsa.optimized import Algorithm1MTSA, Algorithm1ReleasedMTSA
 from suites.support.batches import D_IN, MECHANISMS, assert_same, batch, build, error, run
@@ -79,13 +80,13 @@ def test_recomputation_is_needed_and_found(
     wanted = module.double()(x.double(), mask)
     module.float()
     seen: list[int] = []
-    original = algorithm._recomputed
+    original = underflow.recomputed
 
     def spy(where: Tensor, *rest: Any) -> Tensor:
         seen.append(where.numel())
         return original(where, *rest)
 
-    monkeypatch.setattr(algorithm, "_recomputed", spy)
+    monkeypatch.setattr(underflow, "recomputed", spy)
     found = run(module, x, mask)
     assert error(found["output"], wanted) < 2e-5
     assert all(value.isfinite().all() for value in found.values())
@@ -100,7 +101,7 @@ def test_no_recomputation_at_ordinary_scores(monkeypatch: pytest.MonkeyPatch) ->
     def fail(*_: Any) -> Tensor:
         raise AssertionError("recomputed")
 
-    monkeypatch.setattr(algorithm, "_recomputed", fail)
+    monkeypatch.setattr(underflow, "recomputed", fail)
     for scale in (1.0, 10.0):
         module, x, mask = exaggerated(Algorithm1MTSA, scale)
         assert module(x, mask).isfinite().all()
@@ -109,7 +110,7 @@ def test_no_recomputation_at_ordinary_scores(monkeypatch: pytest.MonkeyPatch) ->
 def test_recomputation_in_small_chunks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     module, x, mask = exaggerated(Algorithm1MTSA, 50.0)
     wanted = run(module, x, mask)
-    monkeypatch.setattr(algorithm, "CHUNK_BYTES", 200_000)
+    monkeypatch.setattr(underflow, "CHUNK_BYTES", 200_000)
     assert_same(run(module, x, mask), wanted, 1e-6)
     with torch.no_grad():  # in a form of its own: nothing is kept to be computed again
         assert error(module(x, mask), wanted["output"]) < 1e-6

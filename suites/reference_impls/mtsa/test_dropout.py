@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import reference_impls.mtsa.optimized as algorithm
-from reference_impls.kernels import tiled
+from reference_impls.kernels import tiled, underflow
 from reference_impls.kernels.dropout import PairDropout
 from reference_impls.mtsa import dropout
 from reference_impls.mtsa.dropout import Kept
@@ -81,7 +81,7 @@ def test_with_the_same_factors_all_forms_are_plain(
     if again:  # as if denominators had lost something: all of the tiles', of few keys elsewhere
         monkeypatch.setattr(tiled, "least_denominator", lambda dtype, length: math.inf)
         monkeypatch.setattr(algorithm, "least_denominator", lambda dtype, length: 1.5)
-        monkeypatch.setattr(algorithm, "CHUNK_BYTES", 5_000)
+        monkeypatch.setattr(underflow, "CHUNK_BYTES", 5_000)
     whole, ragged = batch((7, 7))[0], batch((7, 4, 0), padding=math.nan)
     for x, mask in (batch((1, 1), padding=math.nan), ragged, (whole, None)):
         found = []
