@@ -223,4 +223,4 @@ def _alone(split: Split) -> dict[str, Any]:
     return {name: value for name, value in split.also.items() if name != "further"}
 
 
-OBJECTIVE = Translation()
+OBJECTIVES = {"translation": Translation()}

@@ -21,7 +21,7 @@ from harness.train.batches import gather, order, padding
 from harness.train.data.directory import read_table
 from harness.train.data.tagged import LONGEST, Spelling
 from harness.train.data.vocabulary import SPECIAL
-from harness.train.kinds.tagging import OBJECTIVE, counts
+from harness.train.kinds.tagging import Tagging, counts
 from harness.train.recipe import Recipe, changes, identity
 from harness.train.run import train_run
 from harness.train.task import Data, Split, load, task
@@ -117,21 +117,21 @@ def test_counts_by_hand() -> None:
     split = Split((), [[2, 3, 1], [1, 2]], also)
     said = [np.array([2, 3, 3], np.uint8), np.array([1, 1], np.uint8)]
     assert counts(said, split).tolist() == [[2, 3, 1, 2, 0, 1, 1], [1, 2, 0, 0, 0, 0, 1]]
-    judged = OBJECTIVE.judged(task("wnut17"), said, split)
+    judged = Tagging().judged(task("wnut17"), said, split)
     assert judged == {"span_f1": 0.0, "tag_accuracy": 3 / 5, "tag_accuracy_unseen": 1 / 2}
     seen = replace(split, also={**also, "unseen": [np.zeros(3, bool), np.zeros(2, bool)]})
-    assert "tag_accuracy_unseen" not in OBJECTIVE.judged(task("wnut17"), said, seen)
+    assert "tag_accuracy_unseen" not in Tagging().judged(task("wnut17"), said, seen)
 
 
 def test_the_loss_is_the_mean_over_words() -> None:
     torch.manual_seed(0)
     scores, targets = torch.randn(2, 3, 4), torch.tensor([[1, 4, 2], [3, 0, 0]])
-    each = OBJECTIVE.losses(task("ud_ewt").recipe, scores, targets)
+    each = Tagging().losses(task("ud_ewt").recipe, scores, targets)
     words = torch.cat([scores[0], scores[1, :1]])
     expected = cross_entropy(words, torch.tensor([0, 3, 1, 2]))
     torch.testing.assert_close(each.mean(), expected)
     flat = torch.zeros(2, 3, 4, 4)
-    joint = OBJECTIVE.losses(task("wnut17").recipe, flat, targets).mean()
+    joint = Tagging().losses(task("wnut17").recipe, flat, targets).mean()
     assert joint.item() == pytest.approx(np.log(4)), "four tags alike for every word"
 
 
@@ -187,7 +187,7 @@ def test_a_task_of_tokens_sets_options_of_sentence_models(folder: Path) -> None:
     registry = Registry()
 
     def built(**options: str) -> Any:
-        module: Any = OBJECTIVE.build(
+        module: Any = Tagging().build(
             task("ud_ewt"), "multi_scale_transformer", options, data, recipe, registry, 0
         )
         return module.encoder.fusion
