@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from harness.experiments.costs import TrainingCost, costs_of, coverage
 from harness.experiments.estimate import Sought, sought, together_sought
 from harness.experiments.examples import ByExamples, Said, by_examples, kept_of, without_seen
-from harness.experiments.first_line import EXPLORATORY, by_test, first_line
 from harness.experiments.overall import Overall, overall, tied_on
 from harness.experiments.preregistration import (
     Order,
@@ -23,11 +22,14 @@ from harness.experiments.preregistration import (
     run_keys,
 )
 from harness.experiments.replicates import (
+    EXPLORATORY,
     Measured,
     Record,
     Ruled,
     Unit,
     Units,
+    by_test,
+    first_line,
     is_paired,
     measured,
     pairs_of,
@@ -35,12 +37,12 @@ from harness.experiments.replicates import (
     sides_of,
     unit_of,
 )
-from harness.experiments.told_once import told_once
 from harness.experiments.warnings import (
     DECIDED,
     NOT_COUNTED,
     flaws_of,
     over_budget,
+    told_once,
     warnings_of,
 )
 from harness.stats import Chances, MeanDifference, Ties, chances, too_few
