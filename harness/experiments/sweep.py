@@ -19,7 +19,7 @@ part's ``recipe`` comes on top of the one above)::
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +27,7 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.experiments.design import Run, Surroundings, make_run
-from harness.experiments.model import Model, check_read, parse_model, recipes_of
+from harness.experiments.model import check_read, parse_model, recipes_of
 from harness.experiments.replicates import Replicate, replicates
 from harness.experiments.surroundings import surroundings
 from harness.measure.device import device_fingerprint
@@ -119,18 +119,14 @@ class Sweep:
     @cached_property
     def recipes(self) -> dict[str, str]:
         """By key how a run's recipe is told: empty unless a model has several on one task."""
-        told = {
-            e.run.key: ", ".join(changes(e.run.recipe.as_dict(), e.task.recipe)) or "common recipe"
-            for e in self.entries
-        }
-        several: dict[tuple[str, str], set[str]] = {}
+        several: dict[tuple[str, str], dict[str, str]] = {}
         for e in self.entries:
-            several.setdefault((e.run.task, str(e.run.model)), set()).add(told[e.run.key])
+            told = ", ".join(changes(e.run.recipe.as_dict(), e.task.recipe)) or "common recipe"
+            several.setdefault((e.run.task, str(e.run.model)), {})[e.run.key] = told
         return {
-            e.run.key: f" ({told[e.run.key]})"
-            if len(several[e.run.task, str(e.run.model)]) > 1
-            else ""
-            for e in self.entries
+            key: f" ({recipe})" if len(set(told.values())) > 1 else ""
+            for told in several.values()
+            for key, recipe in told.items()
         }
 
     @cached_property
@@ -192,34 +188,26 @@ def make_sweep(
 
 def _entries(
     part: Part, registry: Registry, around: Callable[[Task, str | None], Surroundings]
-) -> list[Entry]:
+) -> Iterator[Entry]:
     tasks = [task for name in part.tasks for task in tasks_named(name)]
     models = [parse_model(name, registry) for name in part.models]
-    _check(part, [str(model) for model in models])
+    for what, given in (("models", models), ("tasks", part.tasks), ("seeds", part.seeds)):
+        if given is not None and (not given or len(set(given)) < len(given)):
+            shown = ", ".join(map(str, given))
+            raise UsageError(
+                f"{what}: given {shown or 'none'}; expected at least one, each of them once"
+            )
     check_read(part.recipe, models, tasks, registry, part.vectors)
-    entries = []
+    named = [(text.rpartition(":")[0], text) for text in part.recipe]
+    texts = [tuple(t for name, t in named if not name or name in m.names) for m in models]
     for task in tasks:
         shared = around(task, part.vectors)
         vectors = part.vectors if task.files else None
         recipes = recipes_of(task, models, part.recipe)
         for one in replicates_of(part, task):
-            for model, recipe in zip(models, recipes, strict=True):
+            for model, recipe, own in zip(models, recipes, texts, strict=True):
                 run = make_run(model, task, recipe, one.seed, shared, one.fold)
-                entries.append(Entry(run, task, _texts_for(model, part.recipe), vectors))
-    return entries
-
-
-def _texts_for(model: Model, recipe: Sequence[str]) -> tuple[str, ...]:
-    """What of ``--recipe`` is for a model: without ``MODEL:`` everything is."""
-    named = [(text.rpartition(":")[0], text) for text in recipe]
-    return tuple(text for name, text in named if not name or name in model.names)
-
-
-def _check(part: Part, models: Sequence[str]) -> None:
-    for what, given in (("models", models), ("tasks", part.tasks), ("seeds", part.seeds)):
-        if given is not None and (not given or len(set(given)) < len(given)):
-            shown = ", ".join(map(str, given)) or "none"
-            raise UsageError(f"{what}: given {shown}; expected at least one, each of them once")
+                yield Entry(run, task, own, vectors)
 
 
 def read_toml(path: Path, what: str) -> tuple[bytes, dict[str, Any]]:
@@ -334,29 +322,23 @@ def sweep_of(options: SweepOptions) -> tuple[Sweep, Surroundings]:
         parts = [Part(options.models, options.tasks, seeds, folds, recipe, options.vectors)]
     registry = Registry([*given, *options.given])
     fingerprint = device_fingerprint(options.device)
-    sweep = make_sweep(parts, registry, _around(registry, options, fingerprint))
+    known: dict[tuple[str, str | None], Surroundings] = {}
+
+    def around(task: Task, vectors: str | None) -> Surroundings:
+        """A corpus is read once, for its digest."""
+        if (task.name, vectors) not in known:
+            data, words = (options.data, vectors) if task.files else (None, None)
+            asked = replace(options, data=data, vectors=words)
+            known[task.name, vectors] = surroundings(task, registry, asked, lambda: fingerprint)
+        return known[task.name, vectors]
+
+    sweep = make_sweep(parts, registry, around)
     if options.data is not None and not any(entry.task.files for entry in sweep.entries):
         raise UsageError(f"--data: {', '.join(sweep.tasks)} draw their own data; leave it out")
     for part in parts:
-        read = [task.files for name in part.tasks for task in tasks_named(name)]
-        if part.vectors is not None and not any(read):
+        reads = any(task.files for name in part.tasks for task in tasks_named(name))
+        if part.vectors is not None and not reads:
             raise UsageError(
                 f"--vectors: {', '.join(part.tasks)} draw their own data; leave it out"
             )
     return sweep, Surroundings(registry, fingerprint)
-
-
-def _around(
-    registry: Registry, options: SweepOptions, fingerprint: Mapping[str, Any]
-) -> Callable[[Task, str | None], Surroundings]:
-    """A function from task and vectors to surroundings: a corpus is read once, for its digest."""
-    known: dict[tuple[str, str | None], Surroundings] = {}
-
-    def around(task: Task, vectors: str | None) -> Surroundings:
-        if (task.name, vectors) not in known:
-            data = options.data if task.files else None
-            asked = replace(options, data=data, vectors=vectors if task.files else None)
-            known[task.name, vectors] = surroundings(task, registry, asked, lambda: fingerprint)
-        return known[task.name, vectors]
-
-    return around
