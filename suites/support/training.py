@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from harness.records.predictions import Predictions, keep, read
 from harness.train.recipe import Recipe
 from harness.train.run import train_run
 from harness.train.task import task
@@ -76,6 +77,13 @@ def numbers(record: dict[str, Any]) -> dict[str, Any]:
         for row in record["epochs"]
     ]
     return {"epochs": rows, **{k: v for k, v in record.items() if k not in spent}}
+
+
+def kept(record: dict[str, Any], folder: Path) -> Predictions:
+    """The predictions of a run's record, by way of a file."""
+    found = read([folder], {"key": "k", "predictions": keep(folder, "k", record["predictions"])})
+    assert found is not None
+    return found
 
 
 def losses(record: dict[str, Any]) -> list[float]:

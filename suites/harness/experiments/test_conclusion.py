@@ -53,7 +53,6 @@ def test_holm_is_over_all_comparisons() -> None:
     assert verdicts["mtsa.fused"] == "undecided"
     # Alone it would have been better: one of four it is not.
     lonely = next(c for c in found.comparisons if c.first == "bi_lstm.packed")
-    assert lonely.difference is not None
     assert lonely.difference.p < 0.05 < (lonely.adjusted_p or 0)
     assert lonely.verdict == "undecided"
     assert "by Holm over 4 comparisons" in lonely.sentence
@@ -81,7 +80,6 @@ def test_an_unfinished_comparison_counts_among_them_and_finds_nothing() -> None:
     found = conclude(record, records)
     first, second = found.comparisons
     assert (first.verdict, first.adjusted_p) == ("unfinished", 1.0)
-    assert second.difference is not None
     assert second.adjusted_p == pytest.approx(2 * second.difference.p)
     assert not found.complete
     none = conclude(record, [r for r in records if r.get("model") != "disa.plain"])
@@ -98,7 +96,6 @@ def test_claims_of_equality_are_adjusted_by_themselves() -> None:
     assert "p equal, Holm" in columns(found.comparisons)
     assert {len(row) for row in task_rows(found.comparisons)} == {len(columns(found.comparisons))}
     for c in found.comparisons:
-        assert c.difference is not None
         assert c.chances == chances(c.difference, True, 0.02)
 
 
@@ -121,11 +118,9 @@ def test_what_was_not_trained_alike_is_no_win() -> None:
     assert {c.verdict for c in found.comparisons} == {"better"}
     assert [c.said for c in found.of_task("cr")] == ["better", "better (not counted)"]
     assert found.sentences[0].endswith("5 better, 1 better (not counted)")
-    assert found.overall is not None
     assert [row.tasks.wins for row in found.overall.rows] == [3, 2]
     why = "not counted over tasks, as the training was not alike: none.fused on cr"
     assert f"{why}; such tasks have no part in the ranks" in found.overall.warnings
-    assert found.overall.ties is not None
     assert found.overall.ties.omnibus.blocks == 2
     assert set(found.ties["trec"].omnibus.ranks) == {B, "disa.plain", "none.fused"}
     assert found.ties.keys() == {"trec", "mpqa"}, "of cr two models are left"
@@ -146,7 +141,6 @@ def test_what_could_have_been_found_allows_for_the_others() -> None:
     found = concluded()
     place = columns(found.comparisons).index("detectable")
     for c, row in zip(found.comparisons, task_rows(found.comparisons)[1:], strict=True):
-        assert c.difference is not None
         assert row[place] == c.unit.size(c.difference.detectable_among(4))
     assert "judged as one of 4." in reading(found)[1]
 
@@ -168,12 +162,10 @@ FIVE = ["trec", "cr", "mpqa", "subj", "mr"]
 def test_over_tasks_of_one_metric_means_are_compared() -> None:
     many = concluded(FIVE)
     found = many.overall
-    assert found is not None
     assert found.tasks == tuple(FIVE)
     row = next(r for r in found.rows if r.model == "disa.plain")
     means: dict[str, list[float]] = {}
     for c in many.comparisons:
-        assert c.difference is not None
         means.setdefault(c.first, []).append(c.difference.mean_first)
     means[B] = [c.difference.mean_second for c in many.comparisons[:: len(GAINS)] if c.difference]
     assert row.tasks.difference == compare_means(means["disa.plain"], means[B], paired=True)
@@ -181,7 +173,6 @@ def test_over_tasks_of_one_metric_means_are_compared() -> None:
     p_values = [r.tasks.difference.p for r in found.rows if r.tasks.difference]
     adjusted = [r.adjusted_p for r in found.rows]
     assert adjusted == pytest.approx(multipletests(p_values, method="holm")[1], abs=1e-10)
-    assert found.ties is not None
     assert found.ties.omnibus == friedman(means)
     assert any("Friedman" in why for why in found.why)
     assert any("5 tasks with accuracy" in why for why in found.why)
@@ -201,15 +192,12 @@ def test_a_p_that_no_permutation_reached_is_a_bound() -> None:
 def test_over_tasks_of_several_metrics_only_ranks_and_signs_are_mixed() -> None:
     tasks = ["trec", "mse", "sick", "cr"]
     found = concluded(tasks).overall
-    assert found is not None
     row = found.rows[0]
     assert (row.shared, row.metric) == (("trec", "cr"), "accuracy")
     assert (row.tasks.wins, row.tasks.losses) == (4, 0), "less error is a win"
     assert row.verdict == "descriptive only"
-    assert found.ties is not None
     assert found.ties.omnibus.ranks["disa.plain"] == 1.0, "also where lower is better"
     unlike = concluded(["mse", "sick"]).overall
-    assert unlike is not None
     assert unlike.rows[0].tasks.difference is None
     assert unlike.rows[0].verdict == "signs only"
     assert any("exact sign test" in why for why in unlike.why)
@@ -218,19 +206,16 @@ def test_over_tasks_of_several_metrics_only_ranks_and_signs_are_mixed() -> None:
 def test_what_is_over_tasks_needs_tasks() -> None:
     assert concluded(["trec"]).overall is None
     two = concluded(FIVE, gains={"disa.plain": 0.06}).overall
-    assert two is not None
     assert two.ties is None, "of two models the ranks say no more than the signs"
     record = family(["disa.plain"], ["trec", "cr", "mr"])
     records = [record]
     for task in ("trec", "cr"):
         records += [*runs(B, noisy(0.8, 1), task), *runs("disa.plain", noisy(0.9, 2), task)]
     partly = conclude(record, records).overall
-    assert partly is not None
     assert (partly.tasks, partly.left_out) == (("trec", "cr"), ("mr",))
     # One seed of many is no mean of a task.
     records += [*runs(B, [0.8], "mr"), *runs("disa.plain", [0.9], "mr")]
     partly = conclude(record, records).overall
-    assert partly is not None
     assert (partly.tasks, partly.left_out) == (("trec", "cr"), ("mr",))
 
 
@@ -254,8 +239,6 @@ def test_a_diverged_run_does_not_decide_the_ranks() -> None:
     tasks = ["trec", "cr", "mr"]
     for models in (["disa.plain", "none.fused"], ["none.fused", "disa.plain"]):
         found = diverged(models, tasks, {"disa.plain": [0]})
-        assert found.overall is not None
-        assert found.overall.ties is not None
         # By hand: on seeds 1 to 5 the baseline is before none.fused before disa, on all tasks.
         ranks = {B: 1.0, "none.fused": 2.0, "disa.plain": 3.0}
         assert found.overall.ties.omnibus.ranks == ranks
@@ -266,14 +249,12 @@ def test_a_diverged_run_does_not_decide_the_ranks() -> None:
         assert "rest on 5 of 6 seeds of trec, 5 of 6 seeds of cr, 5 of 6 seeds of mr" in told
         assert told in found.warnings
     alike = diverged(["disa.plain", "none.fused"], tasks, {})
-    assert alike.overall is not None
     assert alike.overall.warnings == ()
 
 
 def test_a_task_without_a_common_replicate_is_left_out() -> None:
     failing = {"disa.plain cr": [0, 1, 2], "none.fused cr": [3, 4, 5]}
     found = diverged(["disa.plain", "none.fused"], ["trec", "cr", "mr"], failing)
-    assert found.overall is not None
     assert (found.overall.tasks, found.overall.left_out) == (("trec", "mr"), ("cr",))
     assert any("cr is left out" in w and "none of its 6 seeds" in w for w in found.warnings)
 
@@ -306,8 +287,6 @@ def test_ranks_of_folds_are_of_common_folds_and_seeds() -> None:
     assert whole.ties == {}
     assert tied_on(whole, "cr")[0].startswith("no ranks over folds: they share training examples")
     found = whole.overall
-    assert found is not None
-    assert found.ties is not None
     assert found.ties.omnibus.ranks == {B: 1.0, "a.x": 2.0, "b.x": 3.0}
     assert "rest on 5 of 6 replicates of cr, 5 of 6 replicates of mr" in found.warnings[0]
 

@@ -26,7 +26,6 @@ def undecided(mean: float = 0.003, sd: float = 0.01, count: int = 5) -> np.ndarr
 def missing(gains: np.ndarray, **more: Any) -> Sought:
     found = compared(list(0.8 + gains), [0.8] * len(gains), **more)
     assert found.verdict == "undecided"
-    assert found.sought is not None
     return found.sought
 
 
@@ -46,14 +45,12 @@ def test_what_is_detectable_and_needed_is_found_four_times_in_five(
     records = [one for model in models for one in runs(model, BASE + undecided(0.007, 0.015))]
     declared = family(models, ["trec"], 5, margin=margin)
     found = conclude(declared, [*records, *runs(B, BASE)]).comparisons[0].sought
-    assert found is not None
     assert (found.effect, found.is_margin) == (
         pytest.approx(0.007 if margin is None else margin),
         margin is not None,
     )
     level = 0.05 / together
     assert power(found.detectable, 0.015, 5, level) == pytest.approx(0.8, abs=0.01)
-    assert found.needed is not None
     assert power(found.effect, 0.015, found.needed, level) > 0.79
     if found.needed > 5:  # with fewer nothing is concluded
         assert power(found.effect, 0.015, found.needed - 1, level) < 0.81
@@ -62,8 +59,6 @@ def test_what_is_detectable_and_needed_is_found_four_times_in_five(
 def test_unpaired_seeds_are_of_each_model() -> None:
     first, second = 0.80 + undecided(0.009), 0.80 + undecided(0.0)[::-1]
     found = compared(list(first), list(second), paired=False).sought
-    assert found is not None
-    assert found.needed is not None
     random = np.random.default_rng(1)
     for count, most in ((found.needed, 1.0), (found.needed - 1, 0.81)):
         draws = [random.normal(mean, 0.01, (DRAWS, count)) for mean in (0.009, 0.0)]
@@ -82,7 +77,6 @@ def test_folds_have_the_corrected_error_and_no_number_of_seeds() -> None:
         for fold, value in zip(of_fold, values, strict=True)
     ]
     found = judged(declared, records).sought
-    assert found is not None
     assert (found.needed, found.by_folds, found.count) == (None, True, "folds are given")
     random = np.random.default_rng(3)
     common = random.normal(found.detectable, 0.01 / 3, (DRAWS, 1))  # test over training is 1 : 9
@@ -103,7 +97,6 @@ def test_what_no_number_of_seeds_would_find_says_so() -> None:
 def test_it_stands_beside_every_undecided_verdict_and_nowhere_else() -> None:
     alone = conclude(design(), [*runs(A, BASE + undecided()), *runs(B, BASE)])
     (found,) = alone.comparisons
-    assert found.sought is not None
     sentence, said = alone.sentences
     assert ": undecided: " in sentence
     assert said == (
@@ -119,8 +112,6 @@ def test_it_stands_beside_every_undecided_verdict_and_nowhere_else() -> None:
     records = [*runs(A, BASE + undecided()), *runs("disa.x", BASE + 0.1 + undecided())]
     many = conclude(several, [*records, *runs(B, BASE)])
     one, _ = many.comparisons
-    assert one.sought is not None
-    assert one.sought.needed is not None
     assert f"1 undecided ({one.sought.needed:,} seeds needed), 1 better" in many.sentences[0]
     place = columns(many.comparisons).index("seeds needed")
     assert [row[place] for row in task_rows(many.comparisons)] == ["", one.sought.count, ""]

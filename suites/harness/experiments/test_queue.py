@@ -187,8 +187,6 @@ def test_a_reservation_ends_when_it_is_given_back_or_with_its_process(tmp_path: 
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
-    assert holder.stdin is not None
-    assert holder.stdout is not None
     assert holder.stdout.readline() == "True True\n"
     with contextlib.closing(Reservations(tmp_path)) as mine:
         assert not mine.take("a")

@@ -6,14 +6,12 @@ import base64
 import gzip
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from scipy.stats import pearsonr
 
-from harness.records.predictions import Predictions, keep, read
 from harness.registry import resolve
 from harness.train.data.directory import read_table
 from harness.train.data.examples import Examples, in_splits
@@ -21,7 +19,7 @@ from harness.train.objective import objective_of
 from harness.train.task import Data, Split, load, task
 from suites.support.made_up_data import write_data_directory, write_table
 from suites.support.real_data import REAL, real
-from suites.support.training import numbers, train, trained
+from suites.support.training import kept, numbers, train, trained
 
 
 def table(path: Path) -> list[str]:
@@ -29,16 +27,9 @@ def table(path: Path) -> list[str]:
     return gzip.decompress(path.read_bytes()).decode().splitlines()[1:]
 
 
-def said(record: dict[str, Any], folder: Path) -> Predictions:
-    """The predictions of a run's record, by way of a file."""
-    found = read([folder], {"key": "k", "predictions": keep(folder, "k", record["predictions"])})
-    assert found is not None
-    return found
-
-
 def test_accuracy_is_that_of_the_kept_predictions(folder: Path, tmp_path: Path) -> None:
     record = trained(folder)
-    found = said(record, tmp_path)
+    found = kept(record, tmp_path)
     assert float(np.mean(found.truth == found.said)) == record["test"]["accuracy"]
     assert len(found.items) == record["examples"]["test"] == 60
     assert found.items.tolist() == list(range(60))
@@ -47,7 +38,7 @@ def test_accuracy_is_that_of_the_kept_predictions(folder: Path, tmp_path: Path) 
 
 def test_correlation_is_that_of_the_kept_predictions(folder: Path, tmp_path: Path) -> None:
     record = trained(folder, "multi_head", "sick_relatedness")
-    found = said(record, tmp_path)
+    found = kept(record, tmp_path)
     r = pearsonr(found.said.astype(float), found.truth.astype(float)).statistic
     assert r == pytest.approx(record["test"]["pearson"], abs=2e-3), "of 11 bits a degree"
     assert not found.confidence.size
@@ -55,14 +46,14 @@ def test_correlation_is_that_of_the_kept_predictions(folder: Path, tmp_path: Pat
 
 def test_errors_are_those_of_the_kept_predictions(tmp_path: Path) -> None:
     record = train(tmp_path, "multi_head", "mirrored_summation[length=6,k=2,train=60,test=30]")
-    found = said(record, tmp_path)
+    found = kept(record, tmp_path)
     mean = float(found.errors.astype(float).mean())
     assert mean == pytest.approx(record["test"]["mse"], rel=1e-3)
     assert not found.seen.any()
 
 
 def test_of_every_fold_the_places_of_its_examples(folder: Path, tmp_path: Path) -> None:
-    folds = [said(trained(folder, name="cr", fold=fold), tmp_path) for fold in (0, 1)]
+    folds = [kept(trained(folder, name="cr", fold=fold), tmp_path) for fold in (0, 1)]
     assert not set(folds[0].items) & set(folds[1].items)
     labels = [line.split("\t")[0] for line in table(folder / "cr" / "all.tsv.gz")]
     for fold in folds:
@@ -132,7 +123,7 @@ def test_a_text_that_is_trained_on_is_marked_in_a_run(tmp_path: Path) -> None:
     write_table(folder / f"{files[0]}.gz", ("coarse", "fine", "text"), rows)
     tested = [["LOC", "x", "Where  is Oslo ?"], ["LOC", "x", "Where is Rome ?"], rows[0]]
     write_table(folder / f"{files[1]}.gz", ("coarse", "fine", "text"), tested)
-    found = said(train(folder, "multi_head", epochs=1, batch=4), tmp_path)
+    found = kept(train(folder, "multi_head", epochs=1, batch=4), tmp_path)
     assert found.seen.tolist() == [True, False, True]
     assert len(base64.b64decode(train(folder, "multi_head", epochs=1)["predictions"])) < 4096
 
@@ -149,7 +140,6 @@ COUNTS = {
 @pytest.mark.parametrize("name", COUNTS)
 def test_so_many_real_test_examples_stand_in_the_training_set(name: str) -> None:
     data = load(task(name), task(name).recipe, str(REAL), "none", seed=3)
-    assert data.seen is not None
     assert (int(data.seen.sum()), len(data.seen)) == COUNTS[name]
 
 

@@ -16,7 +16,7 @@ from harness.errors import UsageError
 from harness.experiments.model import parse_model, recipes_of
 from harness.registry import Registry
 from harness.train.objective import objective_of
-from harness.train.recipe import Recipe, changed, identity, parse_settings
+from harness.train.recipe import Recipe, changed, changes, identity, parse_settings
 from harness.train.task import Data, Task, by_common_recipe, load, task, tasks, trained_by
 from harness.train.trainer import is_bias, make_optimiser
 from reference_impls.models.encoders import PairClassifier
@@ -91,6 +91,7 @@ def test_an_unknown_recipe_is_told(text: str, name: str, says: str) -> None:
         ("batch=0", "batch=0; expected at least 1"),
         ("rate=0", "rate=0.0; expected a positive number"),
         ("policy_epochs=0", "policy_epochs=0; expected at least 1"),
+        ("characters=-1", "characters=-1; expected at least 0"),
         ("policy_steps=-1", "policy_steps=-1; expected at least 0"),
         ("policy_rate=0", "policy_rate=0.0; expected a positive"),
         ("policy_penalty=nan", "policy_penalty=nan; expected at least 0"),
@@ -101,6 +102,24 @@ def test_an_unknown_recipe_is_told(text: str, name: str, says: str) -> None:
 def test_a_wrong_setting_is_told(setting: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         changed(task("trec").recipe, parse_settings([setting], [("mtsa",)])[0])
+
+
+@pytest.mark.parametrize(
+    ("names", "name", "value"),
+    [
+        (("characters", "crf"), "crf", True),
+        (("layers", "smoothing", "warmup", "averaged", "beta2"), "warmup", 10),
+    ],
+)
+def test_a_field_that_older_recipes_lack_changes_no_key_until_it_is_set(
+    names: tuple[str, ...], name: str, value: Any
+) -> None:
+    recipe = task("trec").recipe.as_dict()
+    old = {k: v for k, v in recipe.items() if k not in names}
+    assert identity(recipe) == identity(old)
+    assert identity({**recipe, name: value}) == {**identity(old), name: value}
+    common = task("wnut17").recipe
+    assert changes({**common.as_dict(), "crf": False}, common) == ["crf=False"]
 
 
 def test_semicolons_make_a_list_of_a_mechanisms_option() -> None:

@@ -23,7 +23,6 @@ from harness.verify import golden
 from reference_impls.golden_encoders import HEAD
 from reports.claims.printed import at, load, number
 from suites.support.command_line import ROOT, here
-from suites.support.made_up_data import write_data_directory, write_more_corpora
 
 GOLDEN = ROOT / "suites" / "harness" / "verify" / "golden" / "snli_model" / "tiny.npz"
 SNLI = task("snli")
@@ -100,21 +99,15 @@ def test_the_models_of_the_papers_tables_have_their_weights(
 
 
 @pytest.fixture(scope="module")
-def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = write_data_directory(tmp_path_factory.mktemp("data"))
-    return write_more_corpora(folder, supplied=True)
-
-
-@pytest.fixture(scope="module")
-def trained(pairs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def trained(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Two models by the paper's recipe made small, compared, and what the command said."""
-    folder = tmp_path_factory.mktemp("runs")
+    place = tmp_path_factory.mktemp("runs")
     small = "width=12 heads=2 hidden=10 epochs=2 batch=10 optimiser=adam rate=1e-2 highway=true"
-    line = f"compare mtsa_released multi_head --task snli --seeds 1 --device cpu --data {pairs}"
+    line = f"compare mtsa_released multi_head --task snli --seeds 1 --device cpu --data {folder}"
     recipe = [text for one in ("paper", *small.split()) for text in ("--recipe", one)]
-    done = here(line, *recipe, "--json", "out.json", cwd=folder)
+    done = here(line, *recipe, "--json", "out.json", cwd=place)
     assert done.returncode == 0, done.stdout + done.stderr
-    return folder, " ".join((done.stdout + done.stderr).split())
+    return place, " ".join((done.stdout + done.stderr).split())
 
 
 def test_pairs_are_trained_on_by_the_command(trained: tuple[Path, str]) -> None:
@@ -129,14 +122,14 @@ def test_pairs_are_trained_on_by_the_command(trained: tuple[Path, str]) -> None:
 
 
 def test_what_is_trained_on_other_data_is_not_called_snli(
-    trained: tuple[Path, str], pairs: Path, monkeypatch: pytest.MonkeyPatch
+    trained: tuple[Path, str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, said = trained
+    place, said = trained
     assert "snli/train.tsv in" in said
     assert "not snli: trained on 30 examples, snli has 549,367" in said
-    conclusion = json.loads((folder / "out.json").read_text())
+    conclusion = json.loads((place / "out.json").read_text())
     assert any(w.startswith("not snli: ") for w in conclusion["warnings"])
-    (wrong,) = unlike(pairs, ["snli/train.tsv"])
+    (wrong,) = unlike(folder, ["snli/train.tsv"])
     assert "30 examples, expected 549,367; what is trained on it is not SNLI" in wrong.detail
     monkeypatch.setattr(corpora, "made_rows", lambda: {"snli/train.tsv": 30})
-    assert unlike(pairs, ["snli/train.tsv"]) == []
+    assert unlike(folder, ["snli/train.tsv"]) == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,21 +14,19 @@ from torch.nn.functional import cross_entropy
 from harness.errors import UsageError
 from harness.experiments.design import Surroundings, make_run
 from harness.experiments.model import meaning, parse_model
-from harness.records.predictions import keep, read
 from harness.registry import Registry
 from harness.train.batches import gather, order, padding
 from harness.train.data.directory import read_table
 from harness.train.data.tagged import LONGEST, Spelling
 from harness.train.data.vocabulary import SPECIAL
 from harness.train.kinds.tagging import Tagging, counts
-from harness.train.recipe import Recipe, changes, identity
 from harness.train.run import train_run
 from harness.train.task import Data, Split, load, task
 from harness.train.tasks.neighbour_tags import examples
 from suites.harness.train.test_checkpoint import interrupted
 from suites.support.made_up_data import write_table
 from suites.support.real_data import REAL, real
-from suites.support.training import numbers, small, train, trained
+from suites.support.training import kept, numbers, small, train, trained
 
 ARMS = ("multi_scale_transformer", "transformer", "bi_lstm", "mtsa", "multi_head")
 TAGGED: dict[str, Any] = {"width": 20, "heads": 10, "characters": 6, "batch": 20, "warmup": 0}
@@ -93,25 +90,6 @@ def test_a_wrong_sentence_is_told_with_its_line(
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (b"", "no column 'tokens'"),
-        (b"tokens\txpos\na\tNN\n", "no column 'upos' among"),
-        (b"tokens\tupos\n", "the train split has no example"),
-        ("tokens\tupos\nGr\xfc\xdfe\tNOUN\n".encode("latin-1"), "not UTF-8"),
-    ],
-)
-def test_a_wrong_table_is_told(folder: Path, tmp_path: Path, content: bytes, says: str) -> None:
-    for name in ("dev", "test"):
-        place = tmp_path / "ud_ewt" / f"{name}.tsv.gz"
-        place.parent.mkdir(exist_ok=True)
-        place.write_bytes((folder / "ud_ewt" / f"{name}.tsv.gz").read_bytes())
-    (tmp_path / "ud_ewt" / "train.tsv.gz").write_bytes(gzip.compress(content))
-    with pytest.raises(UsageError, match=says):
-        load(task("ud_ewt"), task("ud_ewt").recipe, str(tmp_path), "none", 0)
-
-
 def test_counts_by_hand() -> None:
     also = {"tags": ("O", "B-a", "I-a"), "unseen": [np.array([0, 1, 1], bool), np.zeros(2, bool)]}
     split = Split((), [[2, 3, 1], [1, 2]], also)
@@ -142,9 +120,7 @@ def test_every_arm_trains_and_its_predictions_are_its_metrics(
 ) -> None:
     record = train(folder, model, name, epochs=2, **TAGGED)
     assert record["epochs"][1]["loss"] < record["epochs"][0]["loss"]
-    told = {"key": "k", "predictions": keep(tmp_path, "k", record["predictions"])}
-    found = read([tmp_path], told)
-    assert found is not None
+    found = kept(record, tmp_path)
     data = loaded(name, folder)
     assert found.lengths.tolist() == [len(tags) for tags in data.test.targets]
     assert [one.tolist() for one in found.sequences("truth")] == data.test.targets
@@ -208,18 +184,6 @@ def test_a_task_of_tokens_sets_options_of_sentence_models(folder: Path) -> None:
     assert len(keys) == 2
 
 
-def test_recipes_of_before_are_the_same_runs() -> None:
-    """Fields that came with tagging say nothing of a run that has nothing of it."""
-    old = task("trec").recipe.as_dict()
-    before = {k: v for k, v in old.items() if k not in ("characters", "crf")}
-    assert identity(before) == identity(old)
-    assert identity({**old, "crf": True}) != identity(old)
-    common = task("wnut17").recipe
-    assert changes({**common.as_dict(), "crf": False}, common) == ["crf=False"]
-    with pytest.raises(UsageError, match="characters=-1; expected at least 0"):
-        Recipe(**{**old, "characters": -1})
-
-
 # The drawn task.
 
 
@@ -244,14 +208,6 @@ def test_windows_learn_what_attention_without_places_does_not() -> None:
     assert right("multi_head", positions="none") < 0.5
 
 
-@pytest.mark.parametrize(
-    ("options", "says"), [("words=1", "words=1; expected from 2"), ("distance=0", "at least 1")]
-)
-def test_what_can_not_be_drawn_is_told(options: str, says: str) -> None:
-    with pytest.raises(UsageError, match=says):
-        load(task(f"neighbour_tags[{options}]"), task("neighbour_tags").recipe, None, "", 0)
-
-
 # The real corpora.
 
 
@@ -264,7 +220,6 @@ def test_the_real_corpora_are_whole(
     name: str, sentences: int, words: int, unseen: int, repeated: int
 ) -> None:
     data = load(task(name), task(name).recipe, str(REAL), "none", 0)
-    assert data.seen is not None
     assert (len(data.test), sum(map(len, data.test.targets))) == (sentences, words)
     assert sum(int(one.sum()) for one in data.test.also["unseen"]) == unseen
     assert int(data.seen.sum()) == repeated, "105 of UD, were capitals no difference"
