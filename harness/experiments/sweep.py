@@ -26,10 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.experiments.design import Run, Surroundings, make_run
+from harness.experiments.design import Run, Surroundings, make_run, surroundings
 from harness.experiments.model import check_read, parse_model, recipes_of
 from harness.experiments.replicates import Replicate, replicates
-from harness.experiments.surroundings import surroundings
 from harness.measure.device import device_fingerprint
 from harness.options.readers import LARGEST_SEED, MOST_SEEDS
 from harness.options.train import SweepOptions

@@ -23,7 +23,7 @@ from harness.train.recipe import CEILINGS, NamedRecipe, Recipe, changes, typed
 if TYPE_CHECKING:
     import numpy as np
 
-    from harness.train.data.vocabulary import Coverage
+    from harness.train.data.vectors import Coverage
 
 LAST_STAGE = "both"
 """Of a run with a policy: in its epochs base model and policy are trained together."""

@@ -11,8 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.train.data.vectors import NO_VECTORS, no_vectors, read_vectors
-from harness.train.data.vocabulary import Tokens, Vocabulary, coverage
+from harness.train.data.vectors import (
+    NO_VECTORS,
+    Tokens,
+    Vocabulary,
+    coverage,
+    no_vectors,
+    read_vectors,
+)
 from harness.train.task import Data, Split
 
 DEV_SHARE = 0.1

@@ -15,8 +15,8 @@ from harness.cli.running import Told
 from harness.cli.sweep import command, failures, print_table
 from harness.errors import UsageError
 from harness.experiments import sweep as sweeps
+from harness.experiments.declare import planned
 from harness.experiments.design import Surroundings, make_design
-from harness.experiments.design_file import planned
 from harness.experiments.executors import local
 from harness.experiments.executors.ray import import_ray
 from harness.experiments.model import parse_model

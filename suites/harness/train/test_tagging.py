@@ -17,8 +17,8 @@ from harness.experiments.model import meaning, parse_model
 from harness.registry import Registry
 from harness.train.batches import gather, order, padding
 from harness.train.data.directory import read_table
-from harness.train.data.tagged import LONGEST, Spelling
-from harness.train.data.vocabulary import SPECIAL
+from harness.train.data.texts import LONGEST, Spelling
+from harness.train.data.vectors import SPECIAL
 from harness.train.kinds.tagging import Tagging, counts
 from harness.train.run import train_run
 from harness.train.task import Data, Split, load, task

@@ -19,7 +19,7 @@ from harness.experiments.costs import steps_of
 from harness.registry import Registry
 from harness.stats.sums import SUMMED
 from harness.train.batches import lengths, order_by_tokens, padding
-from harness.train.data.subwords import Subwords
+from harness.train.data.parallel import Subwords
 from harness.train.kinds.translation import counts, texts
 from harness.train.objective import objective_of
 from harness.train.run import train_run

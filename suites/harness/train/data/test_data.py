@@ -28,8 +28,18 @@ from harness.train.data.corpora import (
 )
 from harness.train.data.directory import VARIABLE, data_directory, digest_of, read_table
 from harness.train.data.texts import tokens_raw
-from harness.train.data.vectors import Vectors, canonical, no_vectors, read_vectors
-from harness.train.data.vocabulary import PADDING, SPECIAL, UNKNOWN, Coverage, Vocabulary, coverage
+from harness.train.data.vectors import (
+    PADDING,
+    SPECIAL,
+    UNKNOWN,
+    Coverage,
+    Vectors,
+    Vocabulary,
+    canonical,
+    coverage,
+    no_vectors,
+    read_vectors,
+)
 from harness.train.task import task
 from suites.support.command_line import here
 from suites.support.made_up_data import made_up_corpus, write_table
