@@ -181,7 +181,7 @@ def tied_on(found: Sequence[Measured]) -> Ties | None:
 
 def _shared(found: Sequence[Measured]) -> _Shared:
     """Of one task's comparisons, which have the baseline's runs in common."""
-    common = frozenset.intersection(*(frozenset(m.values.replicates) for m in found))
+    common = frozenset.intersection(*(frozenset(m.values.of_each) for m in found))
     values: dict[str, list[float]] = {}
     sign = 1 if found[0].design["higher_is_better"] else -1
     for m in found:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeGuard
 
 from harness.stats import (
@@ -62,55 +62,45 @@ class Values:
     units : {"seeds", "folds", "repeated folds"}
     folds : int
         Into how many the corpus was cut; 0 without cross-validation.
-    replicates : tuple of Replicate
-        Of the finished pairs.
-    first, second : tuple of float
-        Their metrics.
+    of_each : mapping
+        Both metrics of each finished pair.
     paired : bool
         Otherwise a replicate needs one side only: nan stands for the other.
     """
 
     units: Units
     folds: int
-    replicates: tuple[Replicate, ...]
-    first: tuple[float, ...]
-    second: tuple[float, ...]
+    of_each: Mapping[Replicate, tuple[float, float]]
     paired: bool = True
 
     @property
     def finished(self) -> int:
         """Of how many replicates both sides are there."""
-        return sum(not math.isnan(a + b) for a, b in zip(self.first, self.second, strict=True))
+        return sum(not math.isnan(a + b) for a, b in self.of_each.values())
 
     @property
     def rows(self) -> tuple[tuple[int, float, float], ...]:
         """What is counted: (seed, first, second), or (fold, mean first, mean second) over seeds."""
         if not self.folds:
-            numbers = [r.seed for r in self.replicates]
-            return tuple(zip(numbers, self.first, self.second, strict=True))
-        first, second = (fold_means(self._of_fold, side) for side in (self.first, self.second))
+            return tuple((r.seed, a, b) for r, (a, b) in self.of_each.items())
+        first, second = (fold_means(self._of_fold, side) for side in self._sides)
         return tuple((fold, first[fold], second[fold]) for fold in first)
 
     @property
+    def _sides(self) -> tuple[list[float], list[float]]:
+        return [a for a, _ in self.of_each.values()], [b for _, b in self.of_each.values()]
+
+    @property
     def _of_fold(self) -> list[int]:
-        return [r.fold for r in self.replicates if r.fold is not None]
+        return [r.fold for r in self.of_each if r.fold is not None]
 
     def only(self, wanted: Collection[Replicate]) -> Values:
         """Those of some replicates."""
-        rows = zip(self.replicates, self.first, self.second, strict=True)
-        kept = [row for row in rows if row[0] in wanted]
-        return Values(
-            self.units,
-            self.folds,
-            tuple(r for r, *_ in kept),
-            tuple(v for _, v, _ in kept),
-            tuple(v for *_, v in kept),
-            self.paired,
-        )
+        return replace(self, of_each={r: v for r, v in self.of_each.items() if r in wanted})
 
     def difference(self) -> MeanDifference | None:
         """The first side minus the second; None without a pair, or a value of each."""
-        first, second = ([v for v in s if not math.isnan(v)] for s in (self.first, self.second))
+        first, second = ([v for v in s if not math.isnan(v)] for s in self._sides)
         if not first or not second:
             return None
         if self.folds:
@@ -221,21 +211,14 @@ def values_of(design: Record, pairs: Sequence[Pair], value: Callable[[Record], f
     if found and not folds:
         folds, seeds = max(2, len(found)), len({a["seed"] for a, _ in done})
     paired = is_paired(design) or bool(folds)  # all models share the folds
-    rows: list[tuple[Replicate, float, float]] = []
+    found_of: dict[Replicate, tuple[float, float]] = {}
     for pair in pairs:
         some = next(filter(is_ok, pair), None)
         first, second = (value(r) if is_ok(r) else math.nan for r in pair)
         whole = not paired or not math.isnan(first + second)
         if some is not None and whole and (not folds or some.get("fold") is not None):
-            rows.append((Replicate(some["seed"], some.get("fold")), first, second))
-    return Values(
-        units=units_of(seeds, folds),
-        folds=folds,
-        replicates=tuple(r for r, *_ in rows),
-        first=tuple(v for _, v, _ in rows),
-        second=tuple(v for *_, v in rows),
-        paired=paired,
-    )
+            found_of[Replicate(some["seed"], some.get("fold"))] = first, second
+    return Values(units_of(seeds, folds), folds, found_of, paired)
 
 
 def is_paired(design: Record) -> bool:

@@ -104,11 +104,11 @@ class Task:
     name: str
     summary: str
     source: str
-    kind: Kind
-    metrics: tuple[str, ...]
     split: str
     load: str
     recipe: Recipe
+    kind: Kind = "classification"
+    metrics: tuple[str, ...] = ("accuracy",)
     recipes: Mapping[str, NamedRecipe] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     free: tuple[str, ...] = ()

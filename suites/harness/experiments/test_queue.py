@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import subprocess
@@ -165,43 +164,6 @@ def test_what_another_session_failed_at_is_not_tried_again_at_once(tmp_path: Pat
     assert [r["status"] for r in records] == ["ok", "crash"]
     assert records[1]["session"] == other.session
     assert len(begun(tmp_path)) == 3
-
-
-HOLD = """
-import sys
-from pathlib import Path
-from harness.records.sharing import Reservations
-held = Reservations(Path(sys.argv[1]))
-print(held.take("a"), held.take("c"), flush=True)
-sys.stdin.readline()
-held.give_back("c")
-print("given back", flush=True)
-sys.stdin.read()
-"""
-
-
-def test_a_reservation_ends_when_it_is_given_back_or_with_its_process(tmp_path: Path) -> None:
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(tmp_path)],
-        env=environment(),
-        text=True,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    assert holder.stdout.readline() == "True True\n"
-    with contextlib.closing(Reservations(tmp_path)) as mine:
-        assert not mine.take("a")
-        assert not mine.take("c")
-        assert mine.take("b")
-        print(file=holder.stdin, flush=True)
-        assert holder.stdout.readline() == "given back\n"
-        assert mine.take("c")
-        assert not mine.take("a")
-        holder.kill()
-        holder.communicate()
-        assert mine.take("a")
-        mine.give_back("a")
-        mine.give_back("b")
 
 
 def test_a_journal_that_cannot_be_locked_is_told_in_one_line(tmp_path: Path) -> None:

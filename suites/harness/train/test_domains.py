@@ -26,6 +26,7 @@ from harness.train.task import Data, family_of, gathered, load, task, tasks, tas
 from suites.support.command_line import here
 from suites.support.made_up_data import write_data_directory, write_reviews, write_table
 from suites.support.real_data import REAL, real
+from suites.support.training import loaded
 
 COLUMNS = ("domain", "label", "text")
 DOMAINS = tasks()["mtl16"].choices["domain"]
@@ -38,8 +39,7 @@ def reviews(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def of(options: str, folder: Path) -> Data:
-    one = task(f"mtl16[{options}]")
-    return load(one, one.recipe, str(folder), "none", 0)
+    return loaded(folder, f"mtl16[{options}]", "none")
 
 
 def rows_of(folder: Path, table: str, domain: str) -> list[dict[str, str]]:

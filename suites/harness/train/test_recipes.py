@@ -23,7 +23,7 @@ from harness.train.data.corpora import unlike
 from harness.train.encoder import parameters
 from harness.train.objective import objective_of
 from harness.train.recipe import Recipe, changed, changes, identity, parse_settings
-from harness.train.task import Data, Split, Task, by_common_recipe, load, task, tasks, trained_by
+from harness.train.task import Data, Split, by_common_recipe, load, task, tasks, trained_by
 from harness.train.trainer import is_bias, make_optimiser
 from harness.verify import golden
 from reference_impls.golden_encoders import HEAD
@@ -31,7 +31,7 @@ from reference_impls.models.encoders import PairClassifier
 from reports.claims.printed import at, number
 from reports.claims.printed import load as printed_tables
 from suites.support.command_line import ROOT, here
-from suites.support.training import losses, small, train, trained
+from suites.support.training import loaded, losses, small, train, trained
 
 MODELS = (("mtsa", "mtsa.algorithm1"), ("multi_head", "multi_head.sdpa"))
 
@@ -308,7 +308,7 @@ def test_what_is_a_bias(folder: Path) -> None:
     assert not any(is_bias(name) for name in others)
     # In the mechanisms here what starts as one and the same number is a bias.
     record = task("trec")
-    made, recipe = _data(folder, record), small(record.name)
+    made, recipe = loaded(folder, record.name), small(record.name)
     for model in Registry().mechanisms:
         module = objective_of(record.kind).build(record, model, {}, made, recipe, Registry(), 0)
         for name, p in module.named_parameters():
@@ -316,10 +316,6 @@ def test_what_is_a_bias(folder: Path) -> None:
                 assert is_bias(name), (model, name)
             elif "bias" not in name and p.numel() > 1:
                 assert not is_bias(name), (model, name)
-
-
-def _data(folder: Path, record: Task) -> Data:
-    return load(record, record.recipe, str(folder), record.vectors, 0)
 
 
 @pytest.mark.parametrize(("optimiser", "rate"), [("adam", 5e-3), ("adadelta", 5.0)])
@@ -333,7 +329,7 @@ def test_other_optimisers_train(folder: Path, optimiser: str, rate: float) -> No
 
 def test_attention_dropout_reaches_what_has_it(folder: Path) -> None:
     record = task("trec")
-    made = _data(folder, record)
+    made = loaded(folder, record.name)
     recipe = small(record.name, attention_dropout=0.2)
 
     def fusion(model: str, **options: str) -> Any:
@@ -351,7 +347,7 @@ def test_attention_dropout_reaches_what_has_it(folder: Path) -> None:
 
 def test_the_head_of_pairs_is_the_recipes(folder: Path) -> None:
     record = task("sick_entailment")
-    made = _data(folder, record)
+    made = loaded(folder, record.name)
     for activation, highway in (("relu", False), ("elu", True)):
         recipe = small(record.name, activation=activation, highway=highway)
         module = objective_of(record.kind).build(record, "mtsa", {}, made, recipe, Registry(), 0)

@@ -21,12 +21,11 @@ from harness.train.data.texts import LONGEST, Spelling
 from harness.train.data.vectors import SPECIAL
 from harness.train.kinds.tagging import Tagging, counts
 from harness.train.run import train_run
-from harness.train.task import Data, Split, load, task
+from harness.train.task import Split, load, task
 from harness.train.tasks.neighbour_tags import examples
-from suites.harness.train.test_checkpoint import interrupted
 from suites.support.made_up_data import write_table
 from suites.support.real_data import REAL, real
-from suites.support.training import kept, numbers, small, train, trained
+from suites.support.training import kept, loaded, small, train
 
 ARMS = ("multi_scale_transformer", "transformer", "bi_lstm", "mtsa", "multi_head")
 TAGGED: dict[str, Any] = {"width": 20, "heads": 10, "characters": 6, "batch": 20, "warmup": 0}
@@ -35,13 +34,8 @@ TAGGED: dict[str, Any] = {"width": 20, "heads": 10, "characters": 6, "batch": 20
 AROUND = Surroundings(Registry(), {"device": "cpu"}, "d", "none", "made up")
 
 
-def loaded(name: str, folder: Path) -> Data:
-    record = task(name)
-    return load(record, record.recipe, str(folder), record.vectors, 0)
-
-
 def test_a_tagged_corpus_loads(folder: Path) -> None:
-    data = loaded("wnut17", folder)
+    data = loaded(folder, "wnut17")
     assert [len(s) for s in (data.train, data.dev, data.test)] == [60, 20, 30]
     rows = read_table(folder / "wnut17" / "test.tsv.gz", ("tokens", "tags"))
     names = data.test.also["tags"]
@@ -121,7 +115,7 @@ def test_every_arm_trains_and_its_predictions_are_its_metrics(
     record = train(folder, model, name, epochs=2, **TAGGED)
     assert record["epochs"][1]["loss"] < record["epochs"][0]["loss"]
     found = kept(record, tmp_path)
-    data = loaded(name, folder)
+    data = loaded(folder, name)
     assert found.lengths.tolist() == [len(tags) for tags in data.test.targets]
     assert [one.tolist() for one in found.sequences("truth")] == data.test.targets
     assert counts(found.sequences("said"), data.test).tolist() == found.counts.tolist()
@@ -135,21 +129,12 @@ def test_characters_are_part_of_the_model_and_no_words(folder: Path) -> None:
     without = train(folder, "bi_lstm", "wnut17", **{**recipe, "characters": 0})
     having = train(folder, "bi_lstm", "wnut17", **recipe)
     assert having["test"]["span_f1"] > 0.7
-    data = loaded("wnut17", folder)
+    data = loaded(folder, "wnut17")
     filters = data.characters * 30 + 6 * 30 * 3 + 6
     entry = 2 * 4 * 10 * 6  # six features more into the gates of both directions
     assert having["parameters"] - without["parameters"] == filters + entry
     own = [one["parameters_with_words"] - one["parameters"] for one in (having, without)]
     assert own[0] == own[1]
-
-
-def test_a_run_that_died_goes_on_to_the_same_tags(folder: Path, tmp_path: Path) -> None:
-    recipe: dict[str, Any] = {"model": "multi_scale_transformer", "name": "wnut17", **TAGGED}
-    recipe |= {"dropout": 0.3}
-    whole = trained(folder, **recipe)
-    again, _ = interrupted(folder, tmp_path / "run.pt", (1, 4), **recipe)
-    assert again["resumed"] == 2
-    assert numbers(again) == numbers(whole)
 
 
 def test_a_model_without_tokens_is_refused(folder: Path) -> None:
@@ -159,7 +144,7 @@ def test_a_model_without_tokens_is_refused(folder: Path) -> None:
 
 def test_a_task_of_tokens_sets_options_of_sentence_models(folder: Path) -> None:
     """So that one that is given is another model, whether or not a sentence has it too."""
-    data, recipe = loaded("ud_ewt", folder), small("ud_ewt", **TAGGED)
+    data, recipe = loaded(folder, "ud_ewt"), small("ud_ewt", **TAGGED)
     registry = Registry()
 
     def built(**options: str) -> Any:
@@ -229,7 +214,7 @@ def test_the_real_corpora_are_whole(
 
 
 def test_padding_is_counted_as_it_is_made(folder: Path) -> None:
-    data = loaded("ud_ewt", folder)
+    data = loaded(folder, "ud_ewt")
     sizes = np.array([[len(tags) for tags in data.train.targets]])
     batches = order(sizes, 8, np.random.default_rng(0))
     made = [gather(data.train, index, torch.device("cpu")) for index in batches]

@@ -43,7 +43,7 @@ from suites.support.made_up_data import (
     write_table,
 )
 from suites.support.real_data import REAL, real
-from suites.support.training import small
+from suites.support.training import loaded, small
 
 FOLDED = ("cr", "mpqa", "subj", "mr")
 PINNED = "ba05913e9df08a88"
@@ -55,9 +55,7 @@ def _snli(folder: Path, split: str) -> list[dict[str, str]]:
 
 
 def _load(name: str, folder: Path, seed: int = 0, fold: int | None = None) -> Data:
-    record = task(name)
-    fold = 0 if record.folds and fold is None else fold
-    return load(record, record.recipe, str(folder), "none", seed, fold)
+    return loaded(folder, name, "none", seed, 0 if task(name).folds and fold is None else fold)
 
 
 # Every task.

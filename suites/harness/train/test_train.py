@@ -28,12 +28,7 @@ from reference_impls.mechanism import Size
 from reference_impls.source2token import MECHANISMS as POOLINGS
 from suites.support.made_up_data import write_data_directory, write_table
 from suites.support.real_data import REAL, real
-from suites.support.training import STEPS, kept, losses, numbers, small, train, trained
-
-
-def loaded(folder: Path, name: str, seed: int = 0) -> Data:
-    record = task(name)
-    return load(record, record.recipe, str(folder), record.vectors, seed)
+from suites.support.training import STEPS, kept, loaded, losses, numbers, small, train, trained
 
 
 @pytest.mark.parametrize(

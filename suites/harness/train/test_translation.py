@@ -23,16 +23,17 @@ from harness.train.data.parallel import Subwords
 from harness.train.kinds.translation import counts, texts
 from harness.train.objective import objective_of
 from harness.train.run import train_run
-from harness.train.task import Data, load, task
+from harness.train.task import task
 from harness.train.trainer import mean_state, warmth
 from reference_impls.models.translation import EncoderLayer
 from suites.harness.train.test_checkpoint import interrupted
 from suites.support.made_up_data import write_table
 from suites.support.real_data import REAL, real
-from suites.support.training import kept, numbers, small, train
+from suites.support.training import kept, loaded, numbers, small, train
 
 COLUMNS = ("en_tok", "de_tok")
 WORDS = {"a": "ein", "man": "mann", "dog": "hund", "sees": "sieht", "the": "der", "red": "rote"}
+SHORT = "multi30k[subwords=40]"
 MADE_UP = "rewriting[words=5,length=6,train=60,test=12]"
 
 
@@ -50,15 +51,11 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def loaded(folder: Path, name: str = "multi30k[subwords=40]", vectors: str = "none") -> Data:
-    return load(task(name), task(name).recipe, str(folder), vectors, seed=0)
-
-
 # Data.
 
 
 def test_sentences_become_pieces_and_come_back(corpus: Path) -> None:
-    data = loaded(corpus)
+    data = loaded(corpus, SHORT)
     split = data.test
     source, previous = split.inputs
     assert all(tokens[-1] == 1 and 0 not in tokens for tokens in source)
@@ -78,7 +75,7 @@ def test_pieces_are_learned_from_train_alone(corpus: Path, tmp_path: Path) -> No
         target.write_bytes((corpus / f"{name}.gz").read_bytes())
     name = task("multi30k").files[2]
     write_table(tmp_path / f"{name}.gz", COLUMNS, [("a zebra", "ein zebra")] * 12)
-    first, other = loaded(corpus), loaded(tmp_path)
+    first, other = loaded(corpus, SHORT), loaded(tmp_path, SHORT)
     assert first.train.inputs == other.train.inputs
     assert 2 in other.test.inputs[0][0], "a letter that train does not have"
 
@@ -105,13 +102,13 @@ def test_a_bad_table_is_told_in_one_line(
     rows = [] if row is None else [("a dog", "ein hund"), row]
     write_table(tmp_path / f"{name}.gz", COLUMNS, rows)
     with pytest.raises(UsageError, match=re.escape(says)) as found:
-        loaded(tmp_path)
+        loaded(tmp_path, SHORT)
     assert "\n" not in str(found.value)
 
 
 def test_word_vectors_are_refused(corpus: Path) -> None:
     with pytest.raises(UsageError, match=r"--vectors x: .* leave it out"):
-        loaded(corpus, vectors="x")
+        loaded(corpus, SHORT, "x")
 
 
 @pytest.mark.parametrize(
