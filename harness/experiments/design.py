@@ -70,25 +70,14 @@ class Run:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What all runs of a command share.
-
-    Attributes
-    ----------
-    fingerprint : mapping
-        From `harness.measure.device.fingerprint`.
-    directory : str or None
-        The data directory; None for tasks without files.
-    vectors : str
-        A file, a table of the data directory, ``none``, or empty for tasks without words.
-    data : str
-        Digest of the corpus and vector files.
-    """
+    """What all runs of a command share."""
 
     registry: Registry
-    fingerprint: Mapping[str, Any]
-    directory: str | None = None
+    fingerprint: Mapping[str, Any]  # from `harness.measure.device.fingerprint`.
+    directory: str | None = None  # the data directory; None for tasks without files
+    # A file, a table of the data directory, ``none``, or empty for tasks without words.
     vectors: str = ""
-    data: str = ""
+    data: str = ""  # digest of the corpus and vector files
 
 
 def surroundings(
@@ -217,24 +206,13 @@ class Design:
     """A comparison of two models, paired by seed, and by fold where there are folds.
 
     Or unpaired, if that is declared: the runs are the same, judged as two independent groups.
-
-    Attributes
-    ----------
-    models : pair of Model
-        The first one is judged against the second.
-    recipes : pair of Recipe
-        One per model; equal unless asked otherwise.
-    runs : tuple of pair of Run
-        By seed; with folds by seed and fold.
-    record : mapping
-        As it stands in the journal, before any run of it is started.
     """
 
-    models: tuple[Model, Model]
+    models: tuple[Model, Model]  # the first one is judged against the second
     task: Task
-    recipes: tuple[Recipe, Recipe]
-    runs: tuple[tuple[Run, Run], ...]
-    record: dict[str, Any]
+    recipes: tuple[Recipe, Recipe]  # one per model; equal unless asked otherwise
+    runs: tuple[tuple[Run, Run], ...]  # by seed; with folds by seed and fold
+    record: dict[str, Any]  # as it stands in the journal, before any run of it is started
 
 
 def check_pairing(task: Task, paired: bool) -> None:
@@ -335,18 +313,12 @@ def make_design(
 
 @dataclass(frozen=True)
 class Family:
-    """What is judged together, as it is declared before there are results.
+    """What is judged together, as it is declared before there are results."""
 
-    Attributes
-    ----------
-    designs : tuple of Design
-        One per model and task, each once, the same baseline second; by task, in the order of the
-        models.
-    plan : mapping, optional
-        The file that declares it: see `harness.experiments.declare.planned`.
-    """
-
+    # One per model and task, each once, the same baseline second; by task, in the order of the
+    # models.
     designs: tuple[Design, ...]
+    # The file that declares it: see `harness.experiments.declare.planned`.
     plan: Mapping[str, Any] | None = None
 
     @property

@@ -26,18 +26,10 @@ _MODEL = re.compile(r"(?P<name>[\w.-]+)(?:\[(?P<options>[^\]]*)\])?")
 
 @dataclass(frozen=True)
 class Model:
-    """A mechanism as it is trained.
+    """A mechanism as it is trained."""
 
-    Attributes
-    ----------
-    name : str
-        ``mechanism.implementation``.
-    options : tuple of (str, str)
-        For the mechanism's factory.
-    """
-
-    name: str
-    options: tuple[tuple[str, str], ...] = ()
+    name: str  # ``mechanism.implementation``.
+    options: tuple[tuple[str, str], ...] = ()  # for the mechanism's factory
 
     def __str__(self) -> str:
         """``mtsa.algorithm1[scale_t=identity]``: read back by `parse_model`."""

@@ -106,25 +106,13 @@ class Queue:
 
 @dataclass(frozen=True)
 class SessionProgress:
-    """Where a session stands.
+    """Where a session stands."""
 
-    Attributes
-    ----------
-    done, total : int
-        Runs.
-    parts : float
-        Runs finished, those under way counted by their epochs.
-    running : tuple of str
-        What is under way, with its epoch where that is known.
-    left_seconds : float or None
-        Once something is known.
-    """
-
-    done: int
+    done: int  # done, total: runs
     total: int
-    parts: float
-    running: tuple[str, ...]
-    left_seconds: float | None
+    parts: float  # runs finished, those under way counted by their epochs
+    running: tuple[str, ...]  # what is under way, with its epoch where that is known
+    left_seconds: float | None  # once something is known
 
 
 def finished(

@@ -55,23 +55,12 @@ def units_of(seeds: int, folds: int) -> Units:
 
 @dataclass(frozen=True)
 class Values:
-    """Test metrics of a comparison's finished pairs.
+    """Test metrics of a comparison's finished pairs."""
 
-    Attributes
-    ----------
-    units : {"seeds", "folds", "repeated folds"}
-    folds : int
-        Into how many the corpus was cut; 0 without cross-validation.
-    of_each : mapping
-        Both metrics of each finished pair.
-    paired : bool
-        Otherwise a replicate needs one side only: nan stands for the other.
-    """
-
-    units: Units
-    folds: int
-    of_each: Mapping[Replicate, tuple[float, float]]
-    paired: bool = True
+    units: Units  # {"seeds", "folds", "repeated folds"}
+    folds: int  # into how many the corpus was cut; 0 without cross-validation
+    of_each: Mapping[Replicate, tuple[float, float]]  # both metrics of each finished pair
+    paired: bool = True  # otherwise a replicate needs one side only: nan stands for the other
 
     @property
     def finished(self) -> int:
@@ -110,25 +99,13 @@ class Values:
 
 @dataclass(frozen=True)
 class Measured:
-    """What the runs of a design show, before it is judged as one of several.
+    """What the runs of a design show, before it is judged as one of several."""
 
-    Attributes
-    ----------
-    design : mapping
-        Its record.
-    pairs : list of (record or None, record or None)
-        Runs by seed (and fold), in the order of the design.
-    values : Values
-        Of the finished pairs; of a design that is unpaired of all finished runs.
-    difference : MeanDifference or None
-    equivalence_p : float or None
-        Of the two one-sided tests against the margin; None without one, or for a single value.
-    """
-
-    design: Record
-    pairs: list[Pair]
-    values: Values
+    design: Record  # its record
+    pairs: list[Pair]  # runs by seed (and fold), in the order of the design
+    values: Values  # of the finished pairs; of a design that is unpaired of all finished runs
     difference: MeanDifference | None
+    # Of the two one-sided tests against the margin; None without one, or for a single value.
     equivalence_p: float | None
 
     @property
@@ -241,20 +218,11 @@ def counted(units: Units, count: int, seeds: int) -> str:
 
 @dataclass(frozen=True)
 class Unit:
-    """Scale and form of a metric.
+    """Scale and form of a metric."""
 
-    Attributes
-    ----------
-    scale : float
-        Values are multiplied by it.
-    digits : int
-    of_values, of_differences : str
-        Behind a number.
-    """
-
-    scale: float
+    scale: float  # values are multiplied by it
     digits: int
-    of_values: str = ""
+    of_values: str = ""  # of_values, of_differences: behind a number
     of_differences: str = ""
 
     def value(self, value: float) -> str:

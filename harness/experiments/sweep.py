@@ -49,49 +49,24 @@ _EXAMPLES = (("folds", bool, "true"), ("choose", str, '"dev"'), ("vectors", str,
 
 @dataclass(frozen=True)
 class Part:
-    """What is crossed with each other.
+    """What is crossed with each other."""
 
-    Attributes
-    ----------
-    models : tuple of str
-        As `harness.experiments.model.parse_model` reads them.
-    tasks : tuple of str
-    seeds : tuple of int or None
-        None: `SEEDS`, and on a task with folds seed 0.
-    folds : bool
-        Tasks with folds have each fold once, with seed 0, whatever `seeds` says.
-    recipe : tuple of str
-        As ``--recipe`` has them: what differs from the common recipe.
-    vectors : str or None
-        Instead of the tasks' own.
-    """
-
-    models: tuple[str, ...]
+    models: tuple[str, ...]  # as `harness.experiments.model.parse_model` reads them.
     tasks: tuple[str, ...]
-    seeds: tuple[int, ...] | None = None
-    folds: bool = False
-    recipe: tuple[str, ...] = ()
-    vectors: str | None = None
+    seeds: tuple[int, ...] | None = None  # None: `SEEDS`, and on a task with folds seed 0
+    folds: bool = False  # tasks with folds have each fold once, with seed 0, whatever `seeds` says
+    recipe: tuple[str, ...] = ()  # as ``--recipe`` has them: what differs from the common recipe
+    vectors: str | None = None  # instead of the tasks' own
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A run of a sweep, and what it takes to ask for it alone.
-
-    Attributes
-    ----------
-    run : Run
-    task : Task
-    recipe : tuple of str
-        As ``--recipe`` has them: those that are for this model.
-    vectors : str or None
-        Instead of the task's own.
-    """
+    """A run of a sweep, and what it takes to ask for it alone."""
 
     run: Run
     task: Task
-    recipe: tuple[str, ...]
-    vectors: str | None
+    recipe: tuple[str, ...]  # as ``--recipe`` has them: those that are for this model
+    vectors: str | None  # instead of the task's own
 
 
 @dataclass(frozen=True)

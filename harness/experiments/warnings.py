@@ -44,18 +44,10 @@ EVERYTHING = 0.99
 
 @dataclass(frozen=True)
 class Flaw:
-    """Why the training of two models can't be compared.
+    """Why the training of two models can't be compared."""
 
-    Attributes
-    ----------
-    short : str
-        In the verdict's line: ``2,679 and 1,128 steps``.
-    said : str
-        The warning.
-    """
-
-    short: str
-    said: str
+    short: str  # in the verdict's line: ``2,679 and 1,128 steps``
+    said: str  # the warning
 
 
 def warnings_of(

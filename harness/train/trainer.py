@@ -97,25 +97,15 @@ def finite(metrics: dict[str, float], what: str) -> dict[str, float]:
 
 @dataclass
 class Place:
-    """How far an epoch is.
+    """How far an epoch is."""
 
-    Attributes
-    ----------
-    steps, examples : int
-        Done in it.
-    total : Tensor, float64
-        Sum of the losses of these examples, where the model is: adding to it waits for nothing.
-    earlier : float
-        Seconds it took before the run went on in this process.
-    began : float
-        When this process began with it, by `time.perf_counter`.
-    """
-
-    steps: int
+    steps: int  # steps, examples: done in it
     examples: int
+    # Tensor, float64: sum of the losses of these examples, where the model is: adding to it waits
+    # for nothing.
     total: Tensor
-    earlier: float
-    began: float
+    earlier: float  # seconds it took before the run went on in this process
+    began: float  # when this process began with it, by `time.perf_counter`.
 
     def seconds(self) -> float:
         """It took so far."""
@@ -124,25 +114,9 @@ class Place:
 
 @dataclass(eq=False)
 class Trainer:
-    """Trains a model by a recipe.
+    """Trains a model by a recipe."""
 
-    Attributes
-    ----------
-    task, module, data, recipe, seed, device
-        As of `run.train_run`; the module is on the device.
-    spent : Spent
-    progress : str, optional
-        File that is overwritten with ``epoch of epochs``.
-    checkpoint : Checkpoint, optional
-        Where the state is saved now and then, always after a step.
-    epochs : list of dict
-        A row for each, see `run.train_run`.
-    best_epoch, best_value, best_state
-        Of the epoch that is best so far.
-    resumed : int
-        How often the run was killed and went on.
-    """
-
+    # task, module, data, recipe, seed, device: as of `run.train_run`; the module is on the device.
     task: Task
     module: nn.Module
     data: Data
@@ -150,13 +124,15 @@ class Trainer:
     seed: int
     device: torch.device
     spent: Spent
-    progress: str | None = None
+    progress: str | None = None  # file that is overwritten with ``epoch of epochs``
+    # Where the state is saved now and then, always after a step.
     checkpoint: Checkpoint | None = None
+    # A row for each, see `run.train_run`.
     epochs: list[dict[str, Any]] = field(default_factory=list)
-    best_epoch: int = 0
+    best_epoch: int = 0  # best_epoch, best_value, best_state: of the epoch that is best so far
     best_value: float = -math.inf
     best_state: dict[str, Any] = field(default_factory=dict)
-    resumed: int = 0
+    resumed: int = 0  # how often the run was killed and went on
 
     def __post_init__(self) -> None:
         self._objective = objective_of(self.task.kind)

@@ -190,17 +190,10 @@ def _write(path: Path, content: bytes) -> None:
 
 @dataclass(frozen=True)
 class HubSplit:
-    """One split as the library hands it over.
+    """One split as the library hands it over."""
 
-    Attributes
-    ----------
-    rows : sequence of mapping
-        Values by column; a class is a number.
-    names : mapping
-        Names of the classes, by column.
-    """
-
-    rows: Sequence[Mapping[str, Any]]
+    rows: Sequence[Mapping[str, Any]]  # values by column; a class is a number
+    # Names of the classes, by column.
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 

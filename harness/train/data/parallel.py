@@ -40,17 +40,10 @@ def pairs(source: Tokens, target: Tokens, references: Sequence[str], write: Writ
 
 @dataclass(frozen=True, eq=False)
 class Subwords:
-    """Pieces of words, learned from texts; made by `learn`.
-
-    Attributes
-    ----------
-    tokenizer : tokenizers.Tokenizer
-    size : int
-        Tokens, the three of `SPECIAL` among them.
-    """
+    """Pieces of words, learned from texts; made by `learn`."""
 
     tokenizer: Any
-    size: int
+    size: int  # tokens, the three of `SPECIAL` among them
 
     @classmethod
     def learn(cls, texts: Iterable[str], size: int) -> Subwords:
@@ -97,18 +90,11 @@ class Subwords:
 
 @dataclass(frozen=True)
 class Parallel:
-    """A corpus of translated sentences as a task reads it; called, it loads what a `Task` needs.
+    """A corpus of translated sentences as a task reads it; called, it loads what a `Task` needs."""
 
-    Attributes
-    ----------
-    files : tuple of str
-        Tables below the data directory: of train, dev and test; then a further test set.
-    source, target : str
-        Columns of sentences whose tokens are separated by spaces.
-    """
-
+    # Tables below the data directory: of train, dev and test; then a further test set.
     files: tuple[str, str, str, str]
-    source: str
+    source: str  # source, target: columns of sentences whose tokens are separated by spaces
     target: str
 
     def __call__(

@@ -57,44 +57,24 @@ Rows = list[tuple[int, dict[str, str]]]
 
 @dataclass(frozen=True)
 class Texts:
-    """A corpus of labelled texts as a task reads it; called, it loads what a `Task` needs.
+    """A corpus of labelled texts as a task reads it; called, it loads what a `Task` needs."""
 
-    Attributes
-    ----------
-    files : tuple of str
-        Tables below the data directory: of train, dev and test; of train and test, where a tenth
-        of train, drawn by the seed, is dev; or a single one, which is cut into folds.
-    columns : tuple of str
-        Of the sentences, one per input of the model.
-    target : str
-        Column of the target.
-    classes : tuple of str
-        Names in the order of their numbers, where a target is a class (int64).
-    degrees : int
-        The largest degree, where a target is one, from 1 on (float32).
-    tokenise : callable
-        Cuts at white space where none is given: the texts are tokenised already.
-    folds : int
-        Of a single file.
-    last : int
-        Of train and test, how many rows at the end of train are dev instead of a tenth.
-    part : str
-        Column that says to which part of the corpus a row belongs; the task's option of that name
-        chooses the part that is read. Empty where all of it is.
-    parts : tuple of str
-        What stands in that column.
-    """
-
+    # Tables below the data directory: of train, dev and test; of train and test, where a tenth of
+    # train, drawn by the seed, is dev; or a single one, which is cut into folds.
     files: tuple[str, ...]
-    columns: tuple[str, ...]
-    target: str
+    columns: tuple[str, ...]  # of the sentences, one per input of the model
+    target: str  # column of the target
+    # Names in the order of their numbers, where a target is a class (int64).
     classes: tuple[str, ...] = ()
-    degrees: int = 0
+    degrees: int = 0  # the largest degree, where a target is one, from 1 on (float32)
+    # Cuts at white space where none is given: the texts are tokenised already.
     tokenise: Callable[[str], list[str]] = str.split
-    folds: int = 0
-    last: int = 0
+    folds: int = 0  # of a single file
+    last: int = 0  # of train and test, how many rows at the end of train are dev instead of a tenth
+    # Column that says to which part of the corpus a row belongs; the task's option of that name
+    # chooses the part that is read. Empty where all of it is.
     part: str = ""
-    parts: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()  # what stands in that column
 
     def __call__(
         self,
@@ -214,15 +194,9 @@ def tokens(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Spelling:
-    """Numbers of characters.
+    """Numbers of characters."""
 
-    Attributes
-    ----------
-    numbers : mapping
-        Of each character of the training words, from `UNKNOWN` + 1 on.
-    """
-
-    numbers: Mapping[str, int]
+    numbers: Mapping[str, int]  # of each character of the training words, from `UNKNOWN` + 1 on
 
     @classmethod
     def build(cls, words: Iterable[str]) -> Spelling:
@@ -249,21 +223,12 @@ class Spelling:
 
 @dataclass(frozen=True)
 class Tagged:
-    """A corpus of tagged sentences as a task reads it; called, it loads what a `Task` needs.
+    """A corpus of tagged sentences as a task reads it; called, it loads what a `Task` needs."""
 
-    Attributes
-    ----------
-    files : tuple of str
-        Tables of train, dev and test below the data directory, with a column ``tokens``.
-    column : str
-        Of the tags, as many as tokens, a space between them.
-    tags : tuple of str
-        In the order of their numbers, from 1 on; ``B-X`` and ``I-X`` are BIO.
-    """
-
+    # Tables of train, dev and test below the data directory, with a column ``tokens``.
     files: tuple[str, ...]
-    column: str
-    tags: tuple[str, ...]
+    column: str  # of the tags, as many as tokens, a space between them
+    tags: tuple[str, ...]  # in the order of their numbers, from 1 on; ``B-X`` and ``I-X`` are BIO
 
     def __call__(self, directory: Path | None, vectors: str, word_width: int, seed: int) -> Data:
         """The data of one seed; see `harness.train.task.load`."""

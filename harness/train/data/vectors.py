@@ -43,26 +43,14 @@ Table = tuple[list[str], NDArray[np.float32], bool]
 
 @dataclass(frozen=True, eq=False)
 class Vectors:
-    """A table of word vectors.
+    """A table of word vectors."""
 
-    Attributes
-    ----------
-    name : str
-        The file's name without its endings, such as ``glove.840B.300d``.
-    rows : mapping
-        Row of each word, in the order of the matrix.
-    matrix : float32 [V, d]
-    cased : bool
-        Whether the file has words with capital letters.
-    digest : str
-        Short hash of the file's whole content, as of `directory.digest_of`; it depends neither on
-        compression nor on which rows were kept.
-    """
-
-    name: str
-    rows: Mapping[str, int]
-    matrix: NDArray[np.float32]
-    cased: bool
+    name: str  # the file's name without its endings, such as ``glove.840B.300d``.
+    rows: Mapping[str, int]  # row of each word, in the order of the matrix
+    matrix: NDArray[np.float32]  # float32 [V, d]
+    cased: bool  # whether the file has words with capital letters
+    # Short hash of the file's whole content, as of `directory.digest_of`; it depends neither on
+    # compression nor on which rows were kept.
     digest: str
 
     @property
@@ -304,21 +292,13 @@ def _error(path: Path, number: int, given: str, expected: str) -> UsageError:
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """Which row of the embedding table a word has; made by `build`.
+    """Which row of the embedding table a word has; made by `build`."""
 
-    Attributes
-    ----------
-    words : tuple of str
-        Word of each row from `SPECIAL` on: those with a vector in the order of their table, then
-        those of the training data without one, sorted.
-    vectors : Vectors
-    own : mapping
-        Row of each training word without a vector.
-    """
-
+    # Word of each row from `SPECIAL` on: those with a vector in the order of their table, then
+    # those of the training data without one, sorted.
     words: tuple[str, ...]
     vectors: Vectors
-    own: Mapping[str, int]
+    own: Mapping[str, int]  # row of each training word without a vector
 
     @classmethod
     def build(cls, sentences: Iterable[Tokens], vectors: Vectors) -> Vocabulary:
@@ -358,22 +338,14 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How many words of a corpus have a vector.
+    """How many words of a corpus have a vector."""
 
-    Attributes
-    ----------
-    vectors : str
-        Name of the vectors.
-    vocabulary, covered : int
-        Distinct words (lower-cased first, where the vectors are), and those with a vector.
-    running_words, covered_running : int
-        The same for every occurrence.
-    """
-
-    vectors: str
+    vectors: str  # name of the vectors
+    # vocabulary, covered: distinct words (lower-cased first, where the vectors are), and those with
+    # a vector.
     vocabulary: int
     covered: int
-    running_words: int
+    running_words: int  # running_words, covered_running: the same for every occurrence
     covered_running: int
 
 
