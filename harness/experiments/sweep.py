@@ -28,7 +28,7 @@ from typing import Any
 from harness.errors import UsageError
 from harness.experiments.design import Run, Surroundings, make_run, surroundings
 from harness.experiments.model import check_read, parse_model, recipes_of
-from harness.experiments.replicates import Replicate, replicates
+from harness.experiments.replicates import replicates
 from harness.measure.device import device_fingerprint
 from harness.options.readers import LARGEST_SEED, MOST_SEEDS
 from harness.options.train import SweepOptions
@@ -123,13 +123,6 @@ class Sweep:
         }
 
 
-def replicates_of(part: Part, task: Task) -> tuple[Replicate, ...]:
-    """The runs that each model has on a task."""
-    if task.folds and (part.folds or part.seeds is None):
-        return replicates((0,), task.folds)
-    return replicates(SEEDS if part.seeds is None else part.seeds, task.folds)
-
-
 def make_sweep(
     parts: Sequence[Part], registry: Registry, around: Callable[[Task, str | None], Surroundings]
 ) -> Sweep:
@@ -178,7 +171,10 @@ def _entries(
         shared = around(task, part.vectors)
         vectors = part.vectors if task.files else None
         recipes = recipes_of(task, models, part.recipe)
-        for one in replicates_of(part, task):
+        seeds = SEEDS if part.seeds is None else part.seeds
+        if task.folds and (part.folds or part.seeds is None):
+            seeds = (0,)
+        for one in replicates(seeds, task.folds):
             for model, recipe, own in zip(models, recipes, texts, strict=True):
                 run = make_run(model, task, recipe, one.seed, shared, one.fold)
                 yield Entry(run, task, own, vectors)

@@ -236,7 +236,8 @@ class Trainer:
 
     def _judged(self, epoch: int, trained: Callable[[int], dict[str, Any]]) -> None:
         """A row of `epochs`: what training says of itself, and metrics after it."""
-        self._say(epoch)
+        if self.progress is not None:
+            Path(self.progress).write_text(f"{epoch} {self._most_epochs()}")
         if self._place is None:
             nothing = torch.zeros((), dtype=torch.float64, device=self.device)
             self._place = Place(0, 0, nothing, 0.0, time.perf_counter())
@@ -249,7 +250,11 @@ class Trainer:
             row |= {"judging": time.perf_counter() - began, "seconds": self._place.seconds()}
             self._place = None
             self.epochs.append(row)
-            self._keep_if_best(row)
+            chosen = row["test" if self.recipe.choose == "best-on-test" else "dev"]
+            value = chosen[self.task.metric] * (1 if self.task.higher_is_better else -1)
+            if value > self.best_value:
+                self.best_epoch, self.best_value = epoch, value
+                self.best_state = deepcopy(self.module.state_dict())
 
     @contextmanager
     def _averaged(self) -> Iterator[None]:
@@ -322,17 +327,6 @@ class Trainer:
         examples = getattr(self.data, split)
         found = self._objective.evaluate(self.task, self.module, examples, self.device)
         return finite(found, f"{split} metrics in epoch {epoch}")
-
-    def _keep_if_best(self, row: Mapping[str, Any]) -> None:
-        chosen = row["test" if self.recipe.choose == "best-on-test" else "dev"]
-        value = chosen[self.task.metric] * (1 if self.task.higher_is_better else -1)
-        if value > self.best_value:
-            self.best_epoch, self.best_value = row["epoch"], value
-            self.best_state = deepcopy(self.module.state_dict())
-
-    def _say(self, epoch: int) -> None:
-        if self.progress is not None:
-            Path(self.progress).write_text(f"{epoch} {self._most_epochs()}")
 
     def _most_epochs(self) -> int:
         return self.recipe.epochs

@@ -140,16 +140,10 @@ def local_executor(
         If GPUs can't be listed, or are not alike.
     """
     if fingerprint["device"] != "cuda":
-        return LocalExecutor([{}] * count, memory_share(fingerprint, count))
+        memory = available_memory() if fingerprint["device"] == "cpu" else None
+        return LocalExecutor([{}] * count, None if memory is None else int(0.9 * memory / count))
     devices = _gpus()
     return LocalExecutor(gpu_slots(devices, per_gpu or math.ceil(count / len(devices)))[:count])
-
-
-def memory_share(fingerprint: Mapping[str, Any], jobs: int) -> int | None:
-    """Bytes that each of so many jobs at a time may take; None on a GPU, or if unknown."""
-    if fingerprint["device"] != "cpu" or (available := available_memory()) is None:
-        return None
-    return int(0.9 * available / jobs)
 
 
 def _gpus() -> list[tuple[str, str]]:
