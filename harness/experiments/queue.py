@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Self
 
 from harness.errors import UsageError
@@ -156,7 +155,7 @@ class RunSession:
     checkpoints: Path | None = None
     checkpoint_seconds: float = 60.0
     # By key what a run is called where its label says too little.
-    names: Mapping[str, str] = MappingProxyType({})
+    names: Mapping[str, str] = field(default_factory=dict)
     plan: str | None = None  # SHA-256 of the file that declares the runs
 
     def __post_init__(self) -> None:

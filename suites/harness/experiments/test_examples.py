@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -303,10 +301,3 @@ def test_few_seeds_are_only_described() -> None:
     some = {k: p for k, p in apart().items() if int(k.split()[2]) < 3}
     found = compared(some).examples
     assert (found.crossed, len(found.lines)) == (None, 1)
-
-
-def test_all_of_it_stands_in_the_json() -> None:
-    value = json.loads(json.dumps(asdict(hanging())))["examples"]
-    assert value["lines"][1].startswith("over 6 seeds and 200 test examples")
-    assert value["crossed"]["items"] == 200
-    assert len(value["pairs"]) == 6

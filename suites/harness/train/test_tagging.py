@@ -15,7 +15,7 @@ from harness.errors import UsageError
 from harness.experiments.design import Surroundings, make_run
 from harness.experiments.model import meaning, parse_model
 from harness.registry import Registry
-from harness.train.batches import gather, order, padding
+from harness.train.batches import order, padding
 from harness.train.data.directory import read_table
 from harness.train.data.texts import LONGEST, Spelling
 from harness.train.data.vectors import SPECIAL
@@ -211,17 +211,3 @@ def test_the_real_corpora_are_whole(
     sizes = np.array([[len(tags) for tags in data.train.targets]])
     batches = order(sizes, task(name).recipe.batch, np.random.default_rng([0, 1, 1]))
     assert padding(sizes, batches) < 0.1
-
-
-def test_padding_is_counted_as_it_is_made(folder: Path) -> None:
-    data = loaded(folder, "ud_ewt")
-    sizes = np.array([[len(tags) for tags in data.train.targets]])
-    batches = order(sizes, 8, np.random.default_rng(0))
-    made = [gather(data.train, index, torch.device("cpu")) for index in batches]
-    places = sum(targets.numel() for _, targets in made)
-    empty = sum(int((targets == 0).sum()) for _, targets in made)
-    assert padding(sizes, batches) == pytest.approx(empty / places)
-    assert empty > 0
-    for (ids, spelling), targets in made:
-        assert spelling.shape == (*ids.shape, LONGEST)
-        assert ((spelling > 0).any(-1) == (targets > 0)).all()

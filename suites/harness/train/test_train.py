@@ -15,10 +15,9 @@ import pytest
 import torch
 from scipy.stats import pearsonr
 
-from harness.registry import Registry, resolve
+from harness.registry import Registry
 from harness.train import trainer
 from harness.train.batches import gather, in_order, lengths, order, padded, padding
-from harness.train.data.directory import read_table
 from harness.train.data.examples import Examples, in_splits
 from harness.train.encoder import STREAMS, stream
 from harness.train.objective import Objective, objective_of
@@ -345,12 +344,6 @@ def test_of_every_fold_the_places_of_its_examples(folder: Path, tmp_path: Path) 
         assert [labels[item] for item in fold.items] == [str(number) for number in fold.truth]
 
 
-def test_predictions_do_not_depend_on_when_they_were_made(folder: Path) -> None:
-    first, again, other = (train(folder, epochs=2), train(folder, epochs=2), train(folder, seed=1))
-    assert numbers(first)["predictions"] == numbers(again)["predictions"]
-    assert first["predictions"] != other["predictions"]
-
-
 def examples(*texts: str) -> Examples:
     """Of one side each."""
     return Examples([[text.split() for text in texts]], np.zeros(len(texts)))
@@ -414,8 +407,7 @@ def test_a_text_that_is_trained_on_is_marked_in_a_run(tmp_path: Path) -> None:
 
 
 COUNTS = {
-    # By tokens as loaded. An eleventh stands there in capitals: "What are the twin cities ?", in
-    # training "Twin Cities".
+    # By tokens as loaded. An eleventh stands there in capitals.
     "trec": (10, 500),
     "sick_relatedness": (49, 4927),
 }
@@ -426,29 +418,3 @@ COUNTS = {
 def test_so_many_real_test_examples_stand_in_the_training_set(name: str) -> None:
     data = load(task(name), task(name).recipe, str(REAL), "none", seed=3)
     assert (int(data.seen.sum()), len(data.seen)) == COUNTS[name]
-
-
-@real("trec/train.tsv.gz")
-def test_one_more_differs_from_a_training_question_in_capitals_alone() -> None:
-    reader = resolve(task("trec").load)
-    train_table, test = (
-        [row["text"].split() for row in read_table(REAL / f"{name}.gz", ("text",))]
-        for name in reader.files
-    )
-    as_they_are = {tuple(tokens) for tokens in train_table}
-    lowered = {tuple(t.lower() for t in tokens) for tokens in train_table}
-    more = [
-        " ".join(tokens)
-        for tokens in test
-        if tuple(tokens) not in as_they_are and tuple(t.lower() for t in tokens) in lowered
-    ]
-    assert more == ["What are the twin cities ?"]
-
-
-@real("mpqa/all.tsv.gz")
-def test_the_folds_of_mpqa_share_three_tenths_of_their_texts() -> None:
-    record = task("mpqa")
-    seen = [load(record, record.recipe, str(REAL), "none", 0, fold).seen for fold in range(10)]
-    both = np.concatenate([one for one in seen if one is not None])
-    assert len(both) == 10_603
-    assert both.mean() == pytest.approx(0.297, abs=5e-4)
