@@ -44,7 +44,7 @@ SEEDS = (0, 1, 2, 3, 4)
 KEYS = ("models", "tasks", "seeds", "folds", "recipe", "choose", "vectors")
 """Of a part."""
 _LISTS = {"tasks": "trec", "recipe": "epochs=10", "with": "my_package.attention:Mean"}
-_EXAMPLES = (("folds", bool, "true"), ("choose", str, '"dev"'), ("vectors", str, '"none"'))
+_EXAMPLES = {"folds": (bool, "true"), "choose": (str, '"dev"'), "vectors": (str, '"none"')}
 
 
 @dataclass(frozen=True)
@@ -231,20 +231,20 @@ def _part_of(path: Path, table: Mapping[str, Any]) -> Part:
     for name in ("models", "tasks"):
         if name not in table:
             raise UsageError(f"{path}: no {name}; give {name} = [...]")
-    for name, kind, example in _EXAMPLES:
-        if name in table and not isinstance(table[name], kind):
-            raise UsageError(f"{path}: {name} = {table[name]!r}; expected e.g. {example}")
-    recipe = _texts(path, "recipe", table.get("recipe", []))
-    if "choose" in table:
-        recipe = [*recipe, f"choose={table['choose']}"]
-    return Part(
-        models=tuple(_texts(path, "models", table["models"])),
-        tasks=tuple(_texts(path, "tasks", table["tasks"])),
-        seeds=seeds_of(path, table["seeds"]) if "seeds" in table else None,
-        folds=table.get("folds", False),
-        recipe=tuple(recipe),
-        vectors=table.get("vectors"),
-    )
+    read: dict[str, Any] = {}
+    for name, value in table.items():
+        if name == "seeds":
+            read[name] = seeds_of(path, value)
+        elif name in _EXAMPLES:
+            kind, example = _EXAMPLES[name]
+            if not isinstance(value, kind):
+                raise UsageError(f"{path}: {name} = {value!r}; expected e.g. {example}")
+            read[name] = value
+        else:
+            read[name] = tuple(_texts(path, name, value))
+    if "choose" in read:
+        read["recipe"] = (*read.get("recipe", ()), f"choose={read.pop('choose')}")
+    return Part(**read)
 
 
 def _texts(path: Path, name: str, value: Any) -> list[str]:

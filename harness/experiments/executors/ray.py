@@ -114,7 +114,7 @@ class RayExecutor:
                 f"--address {self._address}: no Ray cluster ({one_line(str(error))}); start one "
                 "with: ray start --head, or give its address"
             ) from None
-        if not self._count():
+        if not self._recount(0.0):
             self._ray.shutdown()
             raise UsageError(
                 f"no node of the cluster has {self._cpus:g} CPUs and {self._gpus:g} GPUs for a "
@@ -136,8 +136,7 @@ class RayExecutor:
     @property
     def workers(self) -> int:
         """Jobs that the living nodes can do at a time; 1 while there are none."""
-        self._recount()
-        return max(1, self._workers)
+        return max(1, self._recount())
 
     def run(self, jobs: Jobs, on_tick: OnTick) -> Iterator[tuple[Job, Outcome]]:
         """Do all jobs; see `harness.experiments.executors.Executor`.
@@ -170,7 +169,13 @@ class RayExecutor:
                 job = under_way.pop(reference)
                 began.pop(job.key, None)
                 yield job, self._outcome(reference)
-            self._refuse_desert()
+            # Ray would wait for ever, and nobody would know for what.
+            if not self._recount() and time.monotonic() - self._peopled > DESERTED_SECONDS:
+                raise UsageError(
+                    f"the cluster {self._address} has had no node for "
+                    f"{DESERTED_SECONDS / 60:.0f} min; finished runs are kept: start nodes, and "
+                    "the same command goes on"
+                )
             # How far a run is stands in a file of its node, which the driver does not see; but as
             # many as there is room for are running, the first submitted first.
             now = time.monotonic()
@@ -178,25 +183,13 @@ class RayExecutor:
                 began.setdefault(job.key, now)
             on_tick({key: Standing(now - begun) for key, begun in began.items()})
 
-    def _count(self) -> int:
-        self._workers = sum(self._room(node) for node in self._nodes())
-        self._counted = time.monotonic()
+    def _recount(self, after: float = COUNT_SECONDS) -> int:
+        now = time.monotonic()
+        if now - self._counted >= after:
+            self._workers, self._counted = sum(map(self._room, self._nodes())), now
         if self._workers:
             self._peopled = self._counted
         return self._workers
-
-    def _recount(self) -> None:
-        if time.monotonic() - self._counted >= COUNT_SECONDS:
-            self._count()
-
-    def _refuse_desert(self) -> None:
-        # Ray would wait for ever, and nobody would know for what.
-        self._recount()
-        if not self._workers and time.monotonic() - self._peopled > DESERTED_SECONDS:
-            raise UsageError(
-                f"the cluster {self._address} has had no node for {DESERTED_SECONDS / 60:.0f} min; "
-                "finished runs are kept: start nodes, and the same command goes on"
-            )
 
     def _submit(self, job: Job) -> Any:
         call = {"call": job.call, "arguments": dict(job.arguments), "code": job.code}

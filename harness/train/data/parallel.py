@@ -93,7 +93,7 @@ class Parallel:
     """A corpus of translated sentences as a task reads it; called, it loads what a `Task` needs."""
 
     # Tables below the data directory: of train, dev and test; then a further test set.
-    files: tuple[str, str, str, str]
+    files: tuple[str, ...]
     source: str  # source, target: columns of sentences whose tokens are separated by spaces
     target: str
 

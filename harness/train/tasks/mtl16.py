@@ -8,24 +8,11 @@ from harness.train.data.texts import Texts
 from harness.train.recipes import SENTENCES, TUNED
 from harness.train.task import Task
 
-DOMAINS = (
-    "apparel",
-    "baby",
-    "books",
-    "camera_photo",
-    "dvd",
-    "electronics",
-    "health_personal_care",
-    "imdb",
-    "kitchen_housewares",
-    "magazines",
-    "MR",
-    "music",
-    "software",
-    "sports_outdoors",
-    "toys_games",
-    "video",
+_NAMES = (
+    "apparel baby books camera_photo dvd electronics health_personal_care imdb kitchen_housewares "
+    "magazines MR music software sports_outdoors toys_games video"
 )
+DOMAINS = tuple(_NAMES.split())
 
 load = Texts(
     files=("mtl16/train.tsv", "mtl16/test.tsv"),

@@ -58,29 +58,31 @@ def interrupted(
     return record, done[0]
 
 
-@pytest.mark.parametrize(
-    ("optimiser", "places"),
-    [("adamw", (1,)), ("adamw", (2, 3, STEPS)), ("adadelta", (STEPS + 2,)), ("adadelta", (STEPS,))],
-)
+REWRITING = "rewriting[words=5,length=6,train=60,test=12]"
+TRANSLATION = {"model": "mtsa_nmt", "name": REWRITING, "batch": 200, "averaged": 2, "warmup": 4}
+DIED: dict[str, tuple[tuple[int, ...], int, dict[str, Any]]] = {
+    "first step": ((1,), 3 * STEPS, {"dropout": 0.3}),
+    "end of an epoch, and again": ((2, 3, STEPS), 3 * STEPS, {"dropout": 0.3}),
+    "adadelta": ((STEPS + 2,), 3 * STEPS, {"optimiser": "adadelta", "dropout": 0.3}),
+    # In the second epoch, in the policy's second step, and in the stage of both.
+    "policy": ((STEPS + 1, 2 * STEPS + 1, 5), 3 * STEPS + 5 + 2 * STEPS, {"model": "resa"}),
+    # With a schedule and a mean of weights.
+    "translation": ((2, 5), 12, TRANSLATION),
+}
+"""After which steps it dies, how many there are in all, and what is trained."""
+
+
+@pytest.mark.parametrize(("places", "steps", "recipe"), DIED.values(), ids=DIED)
 def test_a_run_that_died_gives_the_numbers_of_one_that_did_not(
-    folder: Path, tmp_path: Path, optimiser: str, places: tuple[int, ...]
+    folder: Path, tmp_path: Path, places: tuple[int, ...], steps: int, recipe: dict[str, Any]
 ) -> None:
-    recipe: dict[str, Any] = {"optimiser": optimiser, "dropout": 0.3}
     whole = trained(folder, **recipe)
-    again, last = interrupted(folder, tmp_path / "run.pt", places, **recipe)
+    kind = StagedTrainer if recipe.get("model") == "resa" else Trainer
+    again, last = interrupted(folder, tmp_path / "run.pt", places, kind, **recipe)
     assert numbers(again) == numbers(whole)
     assert again["resumed"] == len(places)
     assert "resumed" not in whole
-    assert last == 3 * STEPS - sum(places), "steps that were done were done again"
-
-
-def test_every_stage_of_a_policy_goes_on(folder: Path, tmp_path: Path) -> None:
-    whole = trained(folder, "resa")
-    assert [row["stage"] for row in whole["epochs"]] == [*["base"] * 3, "policy", *["both"] * 2]
-    places = (STEPS + 1, 2 * STEPS + 1, 5)  # in the second epoch, the policy's second step, both
-    again, last = interrupted(folder, tmp_path / "run.pt", places, StagedTrainer, model="resa")
-    assert numbers(again) == numbers(whole)
-    assert last == 3 * STEPS + 5 + 2 * STEPS - sum(places)
+    assert last == steps - sum(places), "steps that were done were done again"
 
 
 def test_patience_counts_across_a_death(folder: Path, tmp_path: Path) -> None:

@@ -26,7 +26,6 @@ from harness.train.run import train_run
 from harness.train.task import task
 from harness.train.trainer import mean_state, warmth
 from reference_impls.models.translation import EncoderLayer
-from suites.harness.train.test_checkpoint import interrupted
 from suites.support.made_up_data import write_table
 from suites.support.real_data import REAL, real
 from suites.support.training import kept, loaded, numbers, small, train
@@ -292,18 +291,6 @@ def test_every_layer_of_an_encoder_is_looked_at(corpus: Path, model: str) -> Non
     assert np.abs(first - second).max() > 1e-3
     assert record["checks"]["row_error"] < 1e-5
     assert record["checks"]["forbidden"] == 0
-
-
-@pytest.mark.parametrize("places", [(3,), (2, 5)])
-def test_a_run_that_died_gives_the_numbers_of_one_that_did_not(
-    tmp_path: Path, places: tuple[int, ...]
-) -> None:
-    """In the middle of an epoch, with a schedule, a mean of weights and dropout."""
-    how: dict[str, Any] = {"model": "mtsa_nmt", "name": MADE_UP, "batch": 200}
-    how |= {"epochs": 3, "averaged": 2, "warmup": 4, "dropout": 0.2}
-    whole = train(Path(), **how)
-    again, _ = interrupted(Path(), tmp_path / "run.pt", places, **how)
-    assert numbers(again) == numbers(whole)
 
 
 def test_a_mechanism_without_tokens_or_with_a_policy_is_told() -> None:
