@@ -114,7 +114,7 @@ class RayExecutor:
                 f"--address {self._address}: no Ray cluster ({one_line(str(error))}); start one "
                 "with: ray start --head, or give its address"
             ) from None
-        if not self._recount(0.0):
+        if not self._recount(at_once=True):
             self._ray.shutdown()
             raise UsageError(
                 f"no node of the cluster has {self._cpus:g} CPUs and {self._gpus:g} GPUs for a "
@@ -183,9 +183,9 @@ class RayExecutor:
                 began.setdefault(job.key, now)
             on_tick({key: Standing(now - begun) for key, begun in began.items()})
 
-    def _recount(self, after: float = COUNT_SECONDS) -> int:
+    def _recount(self, at_once: bool = False) -> int:
         now = time.monotonic()
-        if now - self._counted >= after:
+        if at_once or now - self._counted >= COUNT_SECONDS:
             self._workers, self._counted = sum(map(self._room, self._nodes())), now
         if self._workers:
             self._peopled = self._counted
