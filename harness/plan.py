@@ -22,7 +22,6 @@ from harness.options.groups import Selection
 from harness.options.readers import POSITIVE
 from harness.profile import Profile, load_profile
 from harness.registry import Registry
-from reference_impls.mechanism import Mechanism
 
 
 @dataclass(frozen=True)
@@ -42,40 +41,6 @@ def _split(text: str) -> tuple[str, int | None]:
         raise UsageError(f"given {text!r}; expected a number of heads after '@'") from None
 
 
-def _case(
-    registry: Registry,
-    name: str,
-    group: Mapping[str, Any],
-    values: tuple[Any, ...],
-    heads: int | None,
-    device: str,
-    options: tuple[tuple[str, str], ...],
-) -> Case:
-    batch, length, width, dtype, phase, settings = values
-    bare, own = split_name(name)
-    mechanism, implementation = registry.find(bare)
-    d_in, d_out = width
-    if mechanism.keeps_width:
-        d_out = d_in
-    takes = mechanism.takes_heads or not mechanism.folder
-    return Case(
-        mechanism.name,
-        implementation.name,
-        Problem(
-            batch,
-            length,
-            d_in,
-            d_out,
-            (heads or group["heads"]) if takes else 0,
-            dtype,
-            phase,
-            device,
-        ),
-        settings,
-        (*own, *options),
-    )
-
-
 def _settings(text: str) -> tuple[str, ...]:
     names = tuple(n for n in text.split("+") if n and n != "eager")
     for name in names:
@@ -91,6 +56,7 @@ def _expand(
     profile: Profile,
 ) -> Iterator[Case]:
     names = [_split(n) for n in group["implementations"]]
+    usual = group.get("heads", profile.reference["heads"])
     lists = itertools.product(
         [selection.batch] if selection.batch else group["batch"],
         selection.lengths or group["length"],
@@ -99,12 +65,17 @@ def _expand(
         selection.passes or group.get("phase", PHASES),
         [_settings(s) for s in selection.settings or group.get("settings", [profile.setting])],
     )
-    filled = {"heads": profile.reference["heads"], **group}
-    for values in lists:
-        for name, heads in names:
+    for batch, length, (d_in, d_out), dtype, phase, settings in lists:
+        for name, own_heads in names:
+            bare, own = split_name(name)
+            mechanism, implementation = registry.find(bare)
+            takes = mechanism.takes_heads or not mechanism.folder
+            heads = (selection.heads or own_heads or usual) if takes else 0
+            width = d_in if mechanism.keeps_width else d_out
+            problem = Problem(batch, length, d_in, width, heads, dtype, phase, device)
             # Options are the user's own mechanism's; the baseline stays what it is.
-            options = () if name == profile.baseline else selection.option
-            yield _case(registry, name, filled, values, selection.heads or heads, device, options)
+            options = own if name == profile.baseline else (*own, *selection.option)
+            yield Case(mechanism.name, implementation.name, problem, settings, options)
 
 
 def _chosen(registry: Registry, selection: Selection) -> list[tuple[str, int | None]]:
@@ -175,9 +146,11 @@ def plan_of(profile: Profile, device: str, registry: Registry, selection: Select
     cases = unique(cases)
     if not cases:
         raise UsageError("nothing to measure: the selection left no case")
-    baseline_controls = [c.control() for c in cases if _is_baseline(c, profile)]
+    controls = [
+        c.control() for c in cases if (c.name, c.problem.heads) == (profile.baseline, heads)
+    ]
     _check_cases(cases, registry)
-    return Plan(profile, tuple(unique([*cases, *baseline_controls])))
+    return Plan(profile, tuple(unique([*cases, *controls])))
 
 
 def frontier_cases(device: str, registry: Registry, selection: Selection) -> tuple[Case, ...]:
@@ -233,25 +206,16 @@ def _check_cases(cases: Sequence[Case], registry: Registry) -> None:
             raise UsageError(
                 f"{case.name!r} can't stand in a case id; use a name without '.' or '-'"
             )
-        _check_heads(registry.mechanism(case.mechanism), case)
-
-
-def _is_baseline(case: Case, profile: Profile) -> bool:
-    return case.name == profile.baseline and case.problem.heads == profile.reference["heads"]
-
-
-def _check_heads(mechanism: Mechanism, case: Case) -> None:
-    """Refuse sizes that can't be, before anything is measured."""
-    p = case.problem
-    if not (mechanism.takes_heads and p.heads):
-        return
-    if p.d_out % p.heads:
-        raise UsageError(
-            f"{case.id}: {p.heads} heads given, output width {p.d_out}; "
-            "expected a number of heads that divides the width"
-        )
-    if mechanism.even_heads and p.heads % 2:
-        raise UsageError(
-            f"{case.id}: {p.heads} heads given; {mechanism.name} gives half of them a forward and "
-            "half a backward mask and needs an even number"
-        )
+        mechanism, p = registry.mechanism(case.mechanism), case.problem
+        if not (mechanism.takes_heads and p.heads):
+            continue
+        if p.d_out % p.heads:
+            raise UsageError(
+                f"{case.id}: {p.heads} heads given, output width {p.d_out}; "
+                "expected a number of heads that divides the width"
+            )
+        if mechanism.even_heads and p.heads % 2:
+            raise UsageError(
+                f"{case.id}: {p.heads} heads given; {mechanism.name} gives half of them a forward "
+                "and half a backward mask and needs an even number"
+            )

@@ -27,13 +27,13 @@ from harness.experiments.declare import (
     left_out,
     note_seen,
     places_of,
+    planned,
     read_margins,
     read_models,
     read_tasks,
     refuse_unbuildable,
 )
 from harness.experiments.design import Design, Family, Surroundings, check_pairing
-from harness.experiments.design_file import planned
 from harness.experiments.executors.local import workers_for
 from harness.experiments.model import check_read
 from harness.experiments.overall import Overall, exact_tests

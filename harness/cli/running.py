@@ -15,11 +15,10 @@ from harness.cli.output import SAYS, bar, duration, say
 from harness.cli.verify import verified
 from harness.errors import NotVerified
 from harness.experiments.costs import Durations, run_seconds
-from harness.experiments.design import Run, Surroundings
+from harness.experiments.design import Run, Surroundings, tell_unlike
 from harness.experiments.executors import Executor
 from harness.experiments.executors.local import local_executor
 from harness.experiments.queue import CHECKPOINTS, RunSession, SessionProgress
-from harness.experiments.surroundings import tell_unlike
 from harness.measure.device import environment
 from harness.records import journal
 from harness.train.task import family_of

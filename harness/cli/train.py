@@ -13,12 +13,11 @@ from harness.cli.output import bare_table, console, say, tell_skipped
 from harness.cli.running import print_failures, train_missing, verified_or_refused
 from harness.errors import UsageError
 from harness.experiments.costs import coverage
-from harness.experiments.design import make_run
+from harness.experiments.design import make_run, surroundings
 from harness.experiments.look import look
 from harness.experiments.model import check_read, parse_model, recipes_of
 from harness.experiments.queue import finished
 from harness.experiments.replicates import unit_of
-from harness.experiments.surroundings import surroundings
 from harness.json_file import write_json
 from harness.measure.device import device_fingerprint
 from harness.options.train import TrainOptions

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from harness.experiments.costs import TrainingCost, costs_of, coverage
 from harness.experiments.estimate import Sought, sought, together_sought
 from harness.experiments.examples import ByExamples, Said, by_examples, kept_of, without_seen
-from harness.experiments.first_line import EXPLORATORY, by_test, first_line
 from harness.experiments.overall import Overall, overall, tied_on
 from harness.experiments.preregistration import (
     Order,
@@ -23,11 +22,14 @@ from harness.experiments.preregistration import (
     run_keys,
 )
 from harness.experiments.replicates import (
+    EXPLORATORY,
     Measured,
     Record,
     Ruled,
     Unit,
     Units,
+    by_test,
+    first_line,
     is_paired,
     measured,
     pairs_of,
@@ -35,12 +37,12 @@ from harness.experiments.replicates import (
     sides_of,
     unit_of,
 )
-from harness.experiments.told_once import told_once
 from harness.experiments.warnings import (
     DECIDED,
     NOT_COUNTED,
     flaws_of,
     over_budget,
+    told_once,
     warnings_of,
 )
 from harness.stats import Chances, MeanDifference, Ties, chances, too_few
@@ -49,91 +51,49 @@ from harness.train.task import gathered
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two models on one task, as far as their runs are there.
+    """Two models on one task, as far as their runs are there."""
 
-    Attributes
-    ----------
-    key : str
-        Of the design.
-    design : mapping
-        Its record: models, task, metric, recipes, seeds, folds, margin, match.
-    title : str
-    first, second : str
-        Models; the first is judged against the second.
-    task, metric : str
-    higher_is_better : bool
-    choose : {"dev", "best-on-test"}
-    seeds : tuple of int
-        Declared.
-    units : {"seeds", "folds", "repeated folds"}
-        What is counted.
-    margin : float or None
-    values : tuple of (seed, first, second)
-        Test metric of each finished pair; with folds (fold, first, second), means over seeds.
-        Unpaired also of a seed of which one run is finished; nan stands for the other.
-    pairs, finished : int
-        Declared pairs of runs, and those of which both runs are done.
-    difference : MeanDifference or None
-        None without a pair.
-    chances : Chances or None
-        How probable *better*, *equal* and *worse* are; no verdict goes by it. None for fewer than
-        five replicates, or without spread.
-    equivalence_p : float or None
-        Of the two one-sided tests against the margin; None without one.
-    verdict : str
-        ``better``, ``worse``, ``practically equal``, ``undecided``, ``descriptive only``, or
-        ``unfinished``.
-    sentence : str
-    sought : Sought or None
-        What it could have found and what would decide it, of one that is undecided.
-    examples : ByExamples or None
-        What kept predictions say of it; None without them, and for data drawn for each seed.
-    warnings : tuple of str
-    flaws : tuple of str
-        Why the models' training can't be compared, in short; such a verdict is not counted.
-    exploratory : bool
-        Whether one of its runs is older than what was declared, or not of its design file.
-    costs : mapping
-        `TrainingCost` by model; none for a model without a finished run.
-    runs : tuple of mapping
-        The run records, those that failed too.
-    coverage : str
-        One line, or empty for tasks without words.
-    together : int
-        How many comparisons it was declared and is judged with; 1 by itself.
-    adjusted_p, adjusted_equivalence_p : float or None
-        By Holm over these; None by itself.
-    """
-
-    key: str
-    design: Record
+    key: str  # of the design
+    design: Record  # its record: models, task, metric, recipes, seeds, folds, margin, match
     title: str
-    first: str
+    first: str  # first, second: models; the first is judged against the second
     second: str
     task: str
     metric: str
     higher_is_better: bool
-    choose: str
-    seeds: tuple[int, ...]
-    units: Units
+    choose: str  # {"dev", "best-on-test"}
+    seeds: tuple[int, ...]  # declared
+    units: Units  # {"seeds", "folds", "repeated folds"}: what is counted
     margin: float | None
+    # Test metric of each finished pair; with folds (fold, first, second), means over seeds.
+    # Unpaired also of a seed of which one run is finished; nan stands for the other.
     values: tuple[tuple[int, float, float], ...]
-    pairs: int
+    pairs: int  # pairs, finished: declared pairs of runs, and those of which both runs are done
     finished: int
-    difference: MeanDifference | None
+    difference: MeanDifference | None  # None without a pair
+    # How probable *better*, *equal* and *worse* are; no verdict goes by it. None for fewer than
+    # five replicates, or without spread.
     chances: Chances | None
-    equivalence_p: float | None
+    equivalence_p: float | None  # of the two one-sided tests against the margin; None without one
+    # ``better``, ``worse``, ``practically equal``, ``undecided``, ``descriptive only``, or
+    # ``unfinished``.
     verdict: str
     sentence: str
+    # What it could have found and what would decide it, of one that is undecided.
     sought: Sought | None
+    # What kept predictions say of it; None without them, and for data drawn for each seed.
     examples: ByExamples | None
     warnings: tuple[str, ...]
+    # Why the models' training can't be compared, in short; such a verdict is not counted.
     flaws: tuple[str, ...]
+    # Whether one of its runs is older than what was declared, or not of its design file.
     exploratory: bool
+    # `TrainingCost` by model; none for a model without a finished run.
     costs: Mapping[str, TrainingCost]
-    runs: tuple[Record, ...]
-    coverage: str
-    together: int
+    runs: tuple[Record, ...]  # the run records, those that failed too
+    coverage: str  # one line, or empty for tasks without words
+    together: int  # how many comparisons it was declared and is judged with; 1 by itself
+    # adjusted_p, adjusted_equivalence_p: by Holm over these; None by itself.
     adjusted_p: float | None
     adjusted_equivalence_p: float | None
 
@@ -171,35 +131,20 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Conclusion:
-    """A family of comparisons as far as its runs are there.
+    """A family of comparisons as far as its runs are there."""
 
-    Attributes
-    ----------
-    key : str
-        Of the declared family, or of the design that was declared by itself.
-    record : mapping
-        Its record.
-    baseline : str
-    models, tasks : tuple of str
-    comparisons : tuple of Comparison
-        By task, in the order of the models; verdicts, p and sentences allow for their number.
-    ties : mapping
-        By task the models that can't be told apart; none of a task with fewer than three models.
-    overall : Overall or None
-        Over tasks; None for one task, or as long as only one has pairs of every model.
-    overall_unseen : Overall or None
-        The same without the test examples that stand in the training set; None without any.
-    warnings : tuple of str
-    """
-
-    key: str
-    record: Record
+    key: str  # of the declared family, or of the design that was declared by itself
+    record: Record  # its record
     baseline: str
     models: tuple[str, ...]
     tasks: tuple[str, ...]
+    # By task, in the order of the models; verdicts, p and sentences allow for their number.
     comparisons: tuple[Comparison, ...]
+    # By task the models that can't be told apart; none of a task with fewer than three models.
     ties: Mapping[str, Ties]
+    # Over tasks; None for one task, or as long as only one has pairs of every model.
     overall: Overall | None
+    # The same without the test examples that stand in the training set; None without any.
     overall_unseen: Overall | None
     warnings: tuple[str, ...]
 

@@ -24,31 +24,20 @@ _Kind = tuple[str, str, str, str]
 
 @dataclass(frozen=True)
 class TrainingCost:
-    """What training a model took, medians over its runs.
+    """What training a model took, medians over its runs."""
 
-    Attributes
-    ----------
-    parameters, parameters_with_words : int
-        Trained weights without and with word vectors.
-    seconds, seconds_per_epoch : float
-        Wall time, several runs at a time on this machine.
-    epochs, chosen_epoch : float
-    steps, examples : float
-        Of the optimiser, and training examples in them, each as often as it was seen; nan where
-        the records don't tell.
-    peak_bytes : float
-        Beyond loaded data, libraries and weights; nan where it can't be measured.
-    """
-
+    # parameters, parameters_with_words: trained weights without and with word vectors.
     parameters: int
     parameters_with_words: int
-    seconds: float
+    seconds: float  # seconds, seconds_per_epoch: wall time, several runs at a time on this machine
     seconds_per_epoch: float
     epochs: float
     chosen_epoch: float
+    # steps, examples: of the optimiser, and training examples in them, each as often as it was
+    # seen; nan where the records don't tell.
     steps: float
     examples: float
-    peak_bytes: float
+    peak_bytes: float  # beyond loaded data, libraries and weights; nan where it can't be measured
 
 
 def costs_of(runs: Mapping[str, Iterable[Mapping[str, Any]]]) -> dict[str, TrainingCost]:

@@ -6,16 +6,23 @@ A family of models, each against one baseline, on one task or more; a pair is th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
 from harness.experiments.model import Model, meaning, one_sided
 from harness.experiments.replicates import replicates, units_of
+from harness.options.groups import Training
 from harness.records import schema
 from harness.registry import Registry, code_hash, module_hash
+from harness.train.data import hub
+from harness.train.data.corpora import data_digest, unlike
+from harness.train.data.directory import data_directory
+from harness.train.data.vectors import NO_VECTORS, canonical
 from harness.train.recipe import Recipe, identity
 from harness.train.task import Task, check_fold
 
@@ -63,26 +70,69 @@ class Run:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What all runs of a command share.
-
-    Attributes
-    ----------
-    registry : Registry
-    fingerprint : mapping
-        From `harness.measure.device.fingerprint`.
-    directory : str or None
-        The data directory; None for tasks without files.
-    vectors : str
-        A file, a table of the data directory, ``none``, or empty for tasks without words.
-    data : str
-        Digest of the corpus and vector files.
-    """
+    """What all runs of a command share."""
 
     registry: Registry
-    fingerprint: Mapping[str, Any]
-    directory: str | None = None
+    fingerprint: Mapping[str, Any]  # from `harness.measure.device.fingerprint`.
+    directory: str | None = None  # the data directory; None for tasks without files
+    # A file, a table of the data directory, ``none``, or empty for tasks without words.
     vectors: str = ""
-    data: str = ""
+    data: str = ""  # digest of the corpus and vector files
+
+
+def surroundings(
+    task: Task,
+    registry: Registry,
+    options: Training,
+    fingerprint: Callable[[], Mapping[str, Any]],
+) -> Surroundings:
+    """Data and vectors of a task on a device.
+
+    Parameters
+    ----------
+    fingerprint : callable
+        Tells of the device. Called last: what is wrong with the data is said at once.
+
+    Raises
+    ------
+    UsageError
+        If the task's data are not there, or the vectors.
+    """
+    if not task.files:
+        for option in ("data", "vectors"):
+            if getattr(options, option) is not None:
+                raise UsageError(f"--{option}: task {task.name} draws its own data; leave it out")
+        return Surroundings(registry, fingerprint())
+    vectors = options.vectors or task.vectors
+    if hub.asked(options.data):
+        hub.given_by(task.name, task.files)
+        if vectors != NO_VECTORS and not Path(vectors).is_file():
+            raise UsageError(
+                f"--data hub: the word vectors {vectors!r} are a table of a data directory, "
+                "which the hub has not; give --vectors FILE (GloVe's format) or --vectors none"
+            )
+        folder = hub.directory(task.name, task.files)
+    else:
+        folder = data_directory(options.data)
+    data = data_digest(task, folder, vectors)
+    if vectors != NO_VECTORS:
+        vectors = canonical(vectors, folder)
+    return Surroundings(registry, fingerprint(), str(folder.resolve()), vectors, data)
+
+
+def tell_unlike(task: Task, folder: Path) -> None:
+    """Say which of a task's files are not the listed ones: they may be used, but not unknowingly.
+
+    A line each on standard error, before anything is trained.
+    """
+    name = task.family or task.name
+    for one in unlike(folder, task.files):
+        print(
+            f"attnbench: {name}: {one.name} in {folder} is not the file of attnbench data "
+            "list, so what others measured on that may not be compared with this; attnbench data "
+            "check says more",
+            file=sys.stderr,
+        )
 
 
 @cache
@@ -156,25 +206,13 @@ class Design:
     """A comparison of two models, paired by seed, and by fold where there are folds.
 
     Or unpaired, if that is declared: the runs are the same, judged as two independent groups.
-
-    Attributes
-    ----------
-    models : pair of Model
-        The first one is judged against the second.
-    task : Task
-    recipes : pair of Recipe
-        One per model; equal unless asked otherwise.
-    runs : tuple of pair of Run
-        By seed; with folds by seed and fold.
-    record : mapping
-        As it stands in the journal, before any run of it is started.
     """
 
-    models: tuple[Model, Model]
+    models: tuple[Model, Model]  # the first one is judged against the second
     task: Task
-    recipes: tuple[Recipe, Recipe]
-    runs: tuple[tuple[Run, Run], ...]
-    record: dict[str, Any]
+    recipes: tuple[Recipe, Recipe]  # one per model; equal unless asked otherwise
+    runs: tuple[tuple[Run, Run], ...]  # by seed; with folds by seed and fold
+    record: dict[str, Any]  # as it stands in the journal, before any run of it is started
 
 
 def check_pairing(task: Task, paired: bool) -> None:
@@ -206,8 +244,6 @@ def make_design(
 
     Parameters
     ----------
-    models, recipes : pair
-        The first model is judged against the second.
     seeds : sequence of int
         The same for both: data order and split are then the same, and differences are paired. With
         folds, every fold is run once per seed.
@@ -277,18 +313,12 @@ def make_design(
 
 @dataclass(frozen=True)
 class Family:
-    """What is judged together, as it is declared before there are results.
+    """What is judged together, as it is declared before there are results."""
 
-    Attributes
-    ----------
-    designs : tuple of Design
-        One per model and task, each once, the same baseline second; by task, in the order of the
-        models.
-    plan : mapping, optional
-        The file that declares it: see `harness.experiments.design_file.planned`.
-    """
-
+    # One per model and task, each once, the same baseline second; by task, in the order of the
+    # models.
     designs: tuple[Design, ...]
+    # The file that declares it: see `harness.experiments.declare.planned`.
     plan: Mapping[str, Any] | None = None
 
     @property

@@ -37,24 +37,13 @@ Pairs = dict[int, tuple[Run, Run]]
 
 @dataclass(frozen=True)
 class Recorded:
-    """Paired runs of two models.
-
-    Attributes
-    ----------
-    metric : str
-    seeds : tuple of int
-    spread : PairedSpread
-    recipes : pair of mapping
-        Of the models' newest runs.
-    others : int
-        Pairs of other settings (recipe, vectors, machine) that are not used.
-    """
+    """Paired runs of two models."""
 
     metric: str
     seeds: tuple[int, ...]
     spread: PairedSpread
-    recipes: tuple[Mapping[str, Any], Mapping[str, Any]]
-    others: int
+    recipes: tuple[Mapping[str, Any], Mapping[str, Any]]  # of the models' newest runs
+    others: int  # pairs of other settings (recipe, vectors, machine) that are not used
 
 
 def recorded_spread(
@@ -155,25 +144,14 @@ def _newest(pairs: Pairs) -> str:
 
 @dataclass(frozen=True)
 class SeedPlan:
-    """What is asked for.
+    """What is asked for."""
 
-    Attributes
-    ----------
-    effect : float
-        True difference that is to be found.
-    sd : float
-        Of the differences if paired, else of either model's values.
-    power, alpha : float
-    paired : bool
-    comparisons : int
-        Judged together; the first step of Holm's method is at ``alpha / comparisons``.
-    """
-
-    effect: float
-    sd: float
+    effect: float  # true difference that is to be found
+    sd: float  # of the differences if paired, else of either model's values
     power: float
     alpha: float
     paired: bool
+    # Judged together; the first step of Holm's method is at ``alpha / comparisons``.
     comparisons: int
 
     @property
@@ -208,24 +186,16 @@ class Sought:
 
     By the spread that was seen, which is an estimate itself, and by the t-distribution's quantiles
     at these numbers of pairs; as one of those judged together, at the level of Holm's first step.
-
-    Attributes
-    ----------
-    detectable : float
-        The true difference that is found with 80 % power by what there is. Of folds its error is
-        the corrected one (`harness.stats.compare_folds`).
-    effect : float
-        What `needed` finds: the declared margin, without one the difference that was seen.
-    is_margin : bool
-    needed : int or None
-        Seeds, unpaired for each model. None for folds, to which seeds add no test examples, and
-        where no number of seeds will do: without a difference, or without any spread.
-    by_folds : bool
     """
 
+    # The true difference that is found with 80 % power by what there is. Of folds its error is the
+    # corrected one (`harness.stats.compare_folds`).
     detectable: float
+    # What `needed` finds: the declared margin, without one the difference that was seen.
     effect: float
     is_margin: bool
+    # Seeds, unpaired for each model. None for folds, to which seeds add no test examples, and where
+    # no number of seeds will do: without a difference, or without any spread.
     needed: int | None
     by_folds: bool
 

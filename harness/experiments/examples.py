@@ -51,63 +51,36 @@ STANDING = "test examples that stand in the training set"
 
 @dataclass(frozen=True)
 class KeptPairs:
-    """The predictions of a comparison, counted.
+    """The predictions of a comparison, counted."""
 
-    Attributes
-    ----------
-    seen, tested : int
-        Test examples whose text stands in the training set (with folds in another fold), and all.
-    unseen : Measured or None
-        The comparison by the others alone; None where it can't be told.
-    unknown : str
-        Why it can't.
-    lost : tuple of str
-        Files of predictions that can't be read.
-    pairs : tuple of (Replicate, float)
-        Pairs of runs, and the p of both on the examples that they share.
-    crossed : Crossed or None
-        Over seeds and test examples; None where not every seed meets every example.
-    """
-
+    # seen, tested: test examples whose text stands in the training set (with folds in another
+    # fold), and all.
     seen: int = 0
     tested: int = 0
+    # The comparison by the others alone; None where it can't be told.
     unseen: Measured | None = None
-    unknown: str = ""
-    lost: tuple[str, ...] = ()
+    unknown: str = ""  # why it can't
+    lost: tuple[str, ...] = ()  # files of predictions that can't be read
+    # Pairs of runs, and the p of both on the examples that they share.
     pairs: tuple[tuple[Replicate, float], ...] = ()
+    # Over seeds and test examples; None where not every seed meets every example.
     crossed: Crossed | None = None
 
 
 @dataclass(frozen=True)
 class ByExamples:
-    """What is told of a comparison's test examples.
+    """What is told of a comparison's test examples."""
 
-    Attributes
-    ----------
-    lines : tuple of str
-        Without those that were trained on; over seeds and examples.
-    warnings : tuple of str
-    seen, tested : int
-        As of `KeptPairs`.
-    verdict : str
-        Without the seen ones, judged with its whole family without them; empty if not told.
-    difference : MeanDifference or None
-        Without them.
-    values : tuple of (seed, first, second)
-        Test metrics without them; with folds (fold, means over seeds).
-    pairs : tuple of (seed, fold or None, p)
-        See `KeptPairs`.
-    crossed : Crossed or None
-    """
-
-    lines: tuple[str, ...]
+    lines: tuple[str, ...]  # without those that were trained on; over seeds and examples
     warnings: tuple[str, ...]
-    seen: int
+    seen: int  # seen, tested: as of `KeptPairs`
     tested: int
+    # Without the seen ones, judged with its whole family without them; empty if not told.
     verdict: str
-    difference: MeanDifference | None
+    difference: MeanDifference | None  # without them
+    # Test metrics without them; with folds (fold, means over seeds).
     values: tuple[tuple[int, float, float], ...]
-    pairs: tuple[tuple[int, int | None, float], ...]
+    pairs: tuple[tuple[int, int | None, float], ...]  # see `KeptPairs`
     crossed: Crossed | None
 
 

@@ -14,6 +14,7 @@ from harness.errors import UsageError
 from harness.registry import Registry, resolve
 from harness.train.recipe import Recipe, changed, changes, parse_settings
 from harness.train.task import Task
+from reference_impls.mechanism import Mechanism
 
 SET_BY_RECIPES = ("attention_dropout", "heads", "positions")
 """Options whose place another setting takes where a model's name has none: a recipe's, or that of
@@ -25,18 +26,10 @@ _MODEL = re.compile(r"(?P<name>[\w.-]+)(?:\[(?P<options>[^\]]*)\])?")
 
 @dataclass(frozen=True)
 class Model:
-    """A mechanism as it is trained.
+    """A mechanism as it is trained."""
 
-    Attributes
-    ----------
-    name : str
-        ``mechanism.implementation``.
-    options : tuple of (str, str)
-        For the mechanism's factory.
-    """
-
-    name: str
-    options: tuple[tuple[str, str], ...] = ()
+    name: str  # ``mechanism.implementation``.
+    options: tuple[tuple[str, str], ...] = ()  # for the mechanism's factory
 
     def __str__(self) -> str:
         """``mtsa.algorithm1[scale_t=identity]``: read back by `parse_model`."""
@@ -92,8 +85,10 @@ def meaning(model: Model, registry: Registry, tokens: bool = False) -> str:
     for name, text in sorted(model.options):
         value = literal(text)
         if name in usual:
-            value = _plain(value)
-            if name not in SET_BY_RECIPES and _same(value, _plain(usual[name])):
+            value, other = _plain(value), _plain(usual[name])
+            # True is not 1.
+            same = isinstance(value, bool) == isinstance(other, bool) and value == other
+            if same and name not in SET_BY_RECIPES:
                 continue
         told.append(f"{name}={value!r}")
     return model.name + (f"[{','.join(told)}]" if told else "")
@@ -131,96 +126,54 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _same(value: Any, usual: Any) -> bool:
-    """Whether two values are equal; true is not 1."""
-    return isinstance(value, bool) == isinstance(usual, bool) and bool(value == usual)
-
-
-def _of_relatedness(task: Task, _vectors: str | None) -> bool:
-    return task.kind == "relatedness"
-
-
-def _of_pairs(task: Task, _vectors: str | None) -> bool:
-    return task.kind == "classification" and task.pairs
-
-
-def _of_tagging(task: Task, _vectors: str | None) -> bool:
-    return task.kind == "tagging"
-
-
-def _of_spelled(task: Task, _vectors: str | None) -> bool:
-    """Whether words have characters: those of a corpus do."""
-    return task.kind == "tagging" and bool(task.files)
-
-
-def _has_hidden(task: Task, _vectors: str | None) -> bool:
-    return task.kind != "tagging"
-
-
-def _of_translation(task: Task, _vectors: str | None) -> bool:
-    return task.kind == "translation"
-
-
 def _of_random_words(task: Task, vectors: str | None) -> bool:
     """Whether words start without vectors; a table decides how wide they are."""
     from harness.train.data.vectors import NO_VECTORS
 
-    if task.kind == "translation":
-        return False
-    return bool(task.vectors) and (vectors or task.vectors) == NO_VECTORS
+    own_words = task.kind != "translation" and bool(task.vectors)
+    return own_words and (vectors or task.vectors) == NO_VECTORS
 
 
+_OF_PAIRS = "classification of pairs", lambda t, _: t.kind == "classification" and t.pairs
+_OF_TRANSLATION = "translation", lambda t, _: t.kind == "translation"
 OF_TASKS: Mapping[str, tuple[str, Callable[[Task, str | None], bool]]] = MappingProxyType(
     {
-        "degree_loss": ("relatedness", _of_relatedness),
-        "activation": ("classification of pairs", _of_pairs),
-        "highway": ("classification of pairs", _of_pairs),
-        "hidden": ("sentences and pairs", _has_hidden),
-        "characters": ("tagging of words", _of_spelled),
-        "crf": ("tagging", _of_tagging),
-        "layers": ("translation", _of_translation),
-        "smoothing": ("translation", _of_translation),
+        "degree_loss": ("relatedness", lambda t, _: t.kind == "relatedness"),
+        "activation": _OF_PAIRS,
+        "highway": _OF_PAIRS,
+        "hidden": ("sentences and pairs", lambda t, _: t.kind != "tagging"),
+        # Words of a corpus have characters.
+        "characters": ("tagging of words", lambda t, _: t.kind == "tagging" and bool(t.files)),
+        "crf": ("tagging", lambda t, _: t.kind == "tagging"),
+        "layers": _OF_TRANSLATION,
+        "smoothing": _OF_TRANSLATION,
         "word_width": ("words without vectors (--vectors none)", _of_random_words),
     }
 )
 """Fields that only some tasks read; see `harness.train.kinds` and `harness.train.data`."""
-
-
-def _has_policy(model: Model, registry: Registry) -> bool:
-    """Whether it may have one: of a mechanism of the user's own nothing is known."""
-    mechanism, _ = registry.find(model.name)
-    return "selection" in mechanism.options or not mechanism.folder
-
-
-def _drops_attention(model: Model, registry: Registry) -> bool:
-    return "attention_dropout" in registry.find(model.name)[0].options
-
-
-def _has_heads(model: Model, registry: Registry) -> bool:
-    """Whether it may have some: a factory of the user's own is passed them if it names them."""
-    mechanism, _ = registry.find(model.name)
-    return mechanism.takes_heads or not mechanism.folder
-
-
-def _has_width(model: Model, registry: Registry) -> bool:
-    """Not what pools words as they are; see `harness.train.encoder.encoder`."""
-    mechanism, _ = registry.find(model.name)
-    return not (mechanism.keeps_width and mechanism.output == "sentence")
-
-
-OF_MECHANISMS: Mapping[str, tuple[str, str, Callable[[Model, Registry], bool]]] = MappingProxyType(
+OF_MECHANISMS: Mapping[str, tuple[str, str, Callable[[Mechanism], bool]]] = MappingProxyType(
     {
-        "heads": ("heads", "any", _has_heads),
-        "width": ("a width of its own", "one", _has_width),
-        "attention_dropout": ("attention dropout", "any", _drops_attention),
+        "heads": ("heads", "any", lambda m: m.takes_heads or not m.folder),
+        # Not what pools words as they are; see `harness.train.encoder.encoder`.
+        "width": (
+            "a width of its own",
+            "one",
+            lambda m: not (m.keeps_width and m.output == "sentence"),
+        ),
+        "attention_dropout": (
+            "attention dropout",
+            "any",
+            lambda m: "attention_dropout" in m.options,
+        ),
         **{
-            field.name: ("a policy", "one", _has_policy)
+            field.name: ("a policy", "one", lambda m: "selection" in m.options or not m.folder)
             for field in fields(Recipe)
             if field.name.startswith("policy_")
         },
     }
 )
-"""Fields that only some mechanisms read; see `harness.train.encoder`."""
+"""Fields that only some mechanisms read; see `harness.train.encoder`. Of one of the user's own,
+which has no folder, nothing is known: it may have heads, or a policy."""
 FOR_ALL = ("heads", "width", "attention_dropout")
 """Those of them that are set for all of a sweep at once, read or not: the command that repeats one
 of its runs has to be taken. `one_sided` tells of them."""
@@ -228,7 +181,8 @@ of its runs has to be taken. `one_sided` tells of them."""
 
 def _reads(name: str, model: Model, registry: Registry) -> bool:
     """Whether a model reads a field of `OF_MECHANISMS`: what its own options say comes first."""
-    return OF_MECHANISMS[name][2](model, registry) and name not in dict(model.options)
+    mechanism, _ = registry.find(model.name)
+    return OF_MECHANISMS[name][2](mechanism) and name not in dict(model.options)
 
 
 def check_read(
@@ -255,36 +209,28 @@ def check_read(
     for text in texts:
         left, equals, _ = text.rpartition("=")
         whose, _, name = left.rpartition(":") if equals else ("", "", "")
-        if name in OF_TASKS:
-            _check_tasks(text, name, tasks, vectors)
+        of, read = OF_TASKS.get(name, ("", None))
+        if read is not None and not any(read(task, vectors) for task in tasks):
+            raise UsageError(
+                f"--recipe {text}: {name} is read for {of} alone, and of "
+                f"{', '.join(task.name for task in tasks)} none is; leave it out"
+            )
         asked = [m for m in models if not whose or whose in m.names]
-        if name in OF_MECHANISMS and asked and (whose or name not in FOR_ALL):
-            _check_models(text, name, asked, registry)
-
-
-def _check_tasks(text: str, name: str, tasks: Sequence[Task], vectors: str | None) -> None:
-    of, reads = OF_TASKS[name]
-    if not any(reads(task, vectors) for task in tasks):
+        if name not in OF_MECHANISMS or not asked or (name in FOR_ALL and not whose):
+            continue
+        if any(_reads(name, model, registry) for model in asked):
+            continue
+        has, one, has_it = OF_MECHANISMS[name]
+        fixed = [str(model) for model in asked if has_it(registry.find(model.name)[0])]
+        if fixed:
+            raise UsageError(
+                f"--recipe {text}: the options of {', '.join(fixed)} say {name} themselves; "
+                "leave out one of them"
+            )
         raise UsageError(
-            f"--recipe {text}: {name} is read for {of} alone, and of "
-            f"{', '.join(task.name for task in tasks)} none is; leave it out"
+            f"--recipe {text}: only a mechanism with {has} reads {name}, and of "
+            f"{', '.join(map(str, asked))} none has {one}; leave it out"
         )
-
-
-def _check_models(text: str, name: str, asked: Sequence[Model], registry: Registry) -> None:
-    if any(_reads(name, model, registry) for model in asked):
-        return
-    has, one, has_it = OF_MECHANISMS[name]
-    fixed = [str(model) for model in asked if has_it(model, registry)]
-    if fixed:
-        raise UsageError(
-            f"--recipe {text}: the options of {', '.join(fixed)} say {name} themselves; "
-            "leave out one of them"
-        )
-    raise UsageError(
-        f"--recipe {text}: only a mechanism with {has} reads {name}, and of "
-        f"{', '.join(map(str, asked))} none has {one}; leave it out"
-    )
 
 
 def one_sided(

@@ -25,55 +25,33 @@ from harness.train.task import gathered
 
 @dataclass(frozen=True)
 class OverallRow:
-    """One model against the baseline, over tasks.
-
-    Attributes
-    ----------
-    model : str
-    tasks : OverTasks
-    shared : tuple of str
-        The tasks of its paired t-test: those that share a metric.
-    metric : str
-        That metric; empty where there is no such test.
-    verdict : str
-        Of that test, its p adjusted for the number of models: ``better``, ``worse``, ``undecided``,
-        ``descriptive only`` (fewer than five tasks); ``signs only`` where no two share a metric.
-    adjusted_p : float
-        By Holm over the models: of the t-test, or of the sign test where there is no t-test.
-    """
+    """One model against the baseline, over tasks."""
 
     model: str
     tasks: OverTasks
-    shared: tuple[str, ...]
-    metric: str
+    shared: tuple[str, ...]  # the tasks of its paired t-test: those that share a metric
+    metric: str  # that metric; empty where there is no such test
+    # Of that test, its p adjusted for the number of models: ``better``, ``worse``, ``undecided``,
+    # ``descriptive only`` (fewer than five tasks); ``signs only`` where no two share a metric.
     verdict: str
+    # By Holm over the models: of the t-test, or of the sign test where there is no t-test.
     adjusted_p: float
 
 
 @dataclass(frozen=True)
 class Overall:
-    """What the tasks together say.
+    """What the tasks together say."""
 
-    Attributes
-    ----------
-    ties : Ties or None
-        Whether any model differs, and which can't be told apart, by the tasks on which all were
-        trained alike; None for two models, or fewer than two such tasks.
-    rows : tuple of OverallRow
-    tasks, left_out : tuple of str
-        Tasks that count, and those that don't, because runs of a model are missing there, or no
-        replicate was finished by every model.
-    why : tuple of str
-        Which tests, and why these; one sentence each.
-    warnings : tuple of str
-        Of tasks on which the ranks rest on fewer replicates than were declared.
-    """
-
+    # Whether any model differs, and which can't be told apart, by the tasks on which all were
+    # trained alike; None for two models, or fewer than two such tasks.
     ties: Ties | None
     rows: tuple[OverallRow, ...]
+    # tasks, left_out: tasks that count, and those that don't, because runs of a model are missing
+    # there, or no replicate was finished by every model.
     tasks: tuple[str, ...]
     left_out: tuple[str, ...]
-    why: tuple[str, ...]
+    why: tuple[str, ...]  # which tests, and why these; one sentence each
+    # Of tasks on which the ranks rest on fewer replicates than were declared.
     warnings: tuple[str, ...]
 
 
@@ -82,13 +60,9 @@ class _Shared:
     """Values of a task on the replicates that every model and the baseline finished.
 
     A model whose run diverged would otherwise be ranked by easier or harder seeds than the others.
-
-    Attributes
-    ----------
-    values : dict
-        By model, of every seed or fold; what is lower better has its sign changed.
     """
 
+    # By model, of every seed or fold; what is lower better has its sign changed.
     values: dict[str, list[float]]
     count: int
     declared: int
@@ -181,7 +155,7 @@ def tied_on(found: Sequence[Measured]) -> Ties | None:
 
 def _shared(found: Sequence[Measured]) -> _Shared:
     """Of one task's comparisons, which have the baseline's runs in common."""
-    common = frozenset.intersection(*(frozenset(m.values.replicates) for m in found))
+    common = frozenset.intersection(*(frozenset(m.values.of_each) for m in found))
     values: dict[str, list[float]] = {}
     sign = 1 if found[0].design["higher_is_better"] else -1
     for m in found:

@@ -9,8 +9,7 @@ outside of ``attnbench compare``, and records that were removed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from harness.experiments.replicates import is_paired
 from harness.train.recipe import identity
@@ -47,11 +46,15 @@ def run_keys(record: Record) -> set[str]:
     return found
 
 
-@dataclass(frozen=True)
-class _Place:
+class _Place(NamedTuple):
     session: str
     line: int
     stamp: str
+
+    def before(self, other: _Place) -> bool:
+        if self.session == other.session:
+            return self.line < other.line
+        return self.stamp < other.stamp
 
 
 class Order:
@@ -74,22 +77,18 @@ class Order:
                 self._turned.add(session)
             # A clock that was set back has not undone what was written before.
             latest[session] = max(stamp, latest.get(session, ""))
-            if "key" in record:
-                place = _Place(session, line, latest[session])
-                self._add(str(record["key"]), place)
-                for design in record.get("designs", ()) if record["kind"] == "family" else ():
-                    self._add(str(design["key"]), place)
-
-    def _add(self, key: str, place: _Place) -> None:
-        """A design may be declared by itself and in a family: the older declaration counts."""
-        known = self._places.get(key)
-        if known is None or self._older(place, known):
-            self._places[key] = place
+            place = _Place(session, line, latest[session])
+            inside = record["designs"] if record["kind"] == "family" else ()
+            for one in (record, *inside):
+                key = str(one.get("key"))
+                # A design may be declared by itself and in a family: the older declaration counts.
+                if key not in self._places or place.before(self._places[key]):
+                    self._places[key] = place
 
     def before(self, first: Record, second: Record) -> bool:
         """Whether the first record is older, as far as is known."""
         one, other = self._place(first), self._place(second)
-        return one is not None and other is not None and self._older(one, other)
+        return one is not None and other is not None and one.before(other)
 
     def unsure(self, first: Record, second: Record) -> bool:
         """Whether the order of two records rests on a clock that went back, or on none."""
@@ -109,12 +108,6 @@ class Order:
 
     def _place(self, record: Record) -> _Place | None:
         return self._places.get(str(record["key"]))
-
-    @staticmethod
-    def _older(one: _Place, other: _Place) -> bool:
-        if one.session == other.session:
-            return one.line < other.line
-        return one.stamp < other.stamp
 
 
 ASKING = ("design", "family", "sweep")

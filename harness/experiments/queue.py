@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Self
 
 from harness.errors import UsageError
@@ -106,25 +105,13 @@ class Queue:
 
 @dataclass(frozen=True)
 class SessionProgress:
-    """Where a session stands.
+    """Where a session stands."""
 
-    Attributes
-    ----------
-    done, total : int
-        Runs.
-    parts : float
-        Runs finished, those under way counted by their epochs.
-    running : tuple of str
-        What is under way, with its epoch where that is known.
-    left_seconds : float or None
-        Once something is known.
-    """
-
-    done: int
+    done: int  # done, total: runs
     total: int
-    parts: float
-    running: tuple[str, ...]
-    left_seconds: float | None
+    parts: float  # runs finished, those under way counted by their epochs
+    running: tuple[str, ...]  # what is under way, with its epoch where that is known
+    left_seconds: float | None  # once something is known
 
 
 def finished(
@@ -150,54 +137,29 @@ def checkpoint_of(folder: Path, run: Run) -> Path:
     return folder / f"{run.key}.pt"
 
 
+@dataclass(eq=False)
 class RunSession:
-    """Does runs and writes their records.
+    """Does runs and writes their records."""
 
-    Parameters
-    ----------
-    writer : journal.Writer or None
-        None: the records are not kept (a run that is repeated for its attention scores).
-    fingerprint : mapping
-    executor : Executor
-        Where the runs are done.
-    on_progress : callable
-        Called with a `SessionProgress` twice a second.
-    durations : Durations, optional
-        What is known of the time that runs take.
-    strict : bool
-        Whether a run that can't be what was asked for ends all of them, or only itself.
-    call : str
-        The function that trains; see `harness.train.run.train_run`.
-    checkpoints : Path, optional
-        Folder in which runs under way are kept, so that one that is killed goes on where it was.
-    checkpoint_seconds : float
-        Least time between two writes of such a file.
-    names : mapping
-        By key what a run is called where its label says too little.
-    plan : str, optional
-        SHA-256 of the file that declares the runs.
-    """
+    # None: the records are not kept (a run that is repeated for its attention scores).
+    writer: journal.Writer | None
+    fingerprint: Mapping[str, Any]
+    executor: Executor
+    on_progress: Callable[[SessionProgress], None]  # called twice a second
+    _: KW_ONLY
+    durations: Durations | None = None  # what is known of the time that runs take
+    strict: bool = True  # whether a run that can't be what was asked for ends all, or only itself
+    call: str = CALL  # the function that trains; see `harness.train.run.train_run`
+    # Folder in which runs under way are kept, so that one that is killed goes on where it was, and
+    # the least time between two writes of a file there.
+    checkpoints: Path | None = None
+    checkpoint_seconds: float = 60.0
+    # By key what a run is called where its label says too little.
+    names: Mapping[str, str] = field(default_factory=dict)
+    plan: str | None = None  # SHA-256 of the file that declares the runs
 
-    def __init__(
-        self,
-        writer: journal.Writer | None,
-        fingerprint: Mapping[str, Any],
-        executor: Executor,
-        on_progress: Callable[[SessionProgress], None],
-        *,
-        durations: Durations | None = None,
-        strict: bool = True,
-        call: str = CALL,
-        checkpoints: Path | None = None,
-        checkpoint_seconds: float = 60.0,
-        names: Mapping[str, str] = MappingProxyType({}),
-        plan: str | None = None,
-    ) -> None:
-        self.writer, self.fingerprint, self.executor = writer, fingerprint, executor
-        self.on_progress, self.strict, self.call = on_progress, strict, call
-        self.durations = durations or Durations(fingerprint, executor.workers)
-        self.checkpoints, self.checkpoint_seconds = checkpoints, checkpoint_seconds
-        self.names, self.plan = names, plan
+    def __post_init__(self) -> None:
+        self._known = self.durations or Durations(self.fingerprint, self.executor.workers)
 
     def run(self, todo: Sequence[Run]) -> Iterator[dict[str, Any]]:
         """Train, yielding each record as it is written.
@@ -220,7 +182,7 @@ class RunSession:
                 for job, outcome in self.executor.run(jobs, tick):
                     run = queue.running[job.key]
                     record = self._record(run, outcome)
-                    self.durations.add(record)
+                    self._known.add(record)
                     if self.writer is not None and record["status"] != REFUSED:
                         record = self.writer.append(record)
                         self._forget(run, record)
@@ -310,7 +272,7 @@ class RunSession:
         """Seconds that these runs, since so many seconds under way, will take."""
         seconds = []
         for run, gone in runs:
-            guess = self.durations.guess(run)
+            guess = self._known.guess(run)
             if guess is None:
                 return None
             seconds.append(max(guess - gone, 0.0))

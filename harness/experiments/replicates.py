@@ -1,10 +1,10 @@
-"""What a comparison counts: seeds, or folds, which are no seeds; and how its metric is written."""
+"""What a comparison counts: seeds, or folds, which are no seeds; and how that is written."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeGuard
 
 from harness.stats import (
@@ -21,6 +21,8 @@ from harness.stats import (
 Units = Literal["seeds", "folds", "repeated folds"]
 Record = Mapping[str, Any]
 Pair = tuple[Record | None, Record | None]
+EXPLORATORY = "exploratory"
+"""What is concluded from runs that are older than the question."""
 
 
 @dataclass(frozen=True)
@@ -53,62 +55,41 @@ def units_of(seeds: int, folds: int) -> Units:
 
 @dataclass(frozen=True)
 class Values:
-    """Test metrics of a comparison's finished pairs.
+    """Test metrics of a comparison's finished pairs."""
 
-    Attributes
-    ----------
-    units : {"seeds", "folds", "repeated folds"}
-    folds : int
-        Into how many the corpus was cut; 0 without cross-validation.
-    replicates : tuple of Replicate
-        Of the finished pairs.
-    first, second : tuple of float
-        Their metrics.
-    paired : bool
-        Otherwise a replicate needs one side only: nan stands for the other.
-    """
-
-    units: Units
-    folds: int
-    replicates: tuple[Replicate, ...]
-    first: tuple[float, ...]
-    second: tuple[float, ...]
-    paired: bool = True
+    units: Units  # {"seeds", "folds", "repeated folds"}
+    folds: int  # into how many the corpus was cut; 0 without cross-validation
+    of_each: Mapping[Replicate, tuple[float, float]]  # both metrics of each finished pair
+    paired: bool = True  # otherwise a replicate needs one side only: nan stands for the other
 
     @property
     def finished(self) -> int:
         """Of how many replicates both sides are there."""
-        return sum(not math.isnan(a + b) for a, b in zip(self.first, self.second, strict=True))
+        return sum(not math.isnan(a + b) for a, b in self.of_each.values())
 
     @property
     def rows(self) -> tuple[tuple[int, float, float], ...]:
         """What is counted: (seed, first, second), or (fold, mean first, mean second) over seeds."""
         if not self.folds:
-            numbers = [r.seed for r in self.replicates]
-            return tuple(zip(numbers, self.first, self.second, strict=True))
-        first, second = (fold_means(self._of_fold, side) for side in (self.first, self.second))
+            return tuple((r.seed, a, b) for r, (a, b) in self.of_each.items())
+        first, second = (fold_means(self._of_fold, side) for side in self._sides)
         return tuple((fold, first[fold], second[fold]) for fold in first)
 
     @property
+    def _sides(self) -> tuple[list[float], list[float]]:
+        return [a for a, _ in self.of_each.values()], [b for _, b in self.of_each.values()]
+
+    @property
     def _of_fold(self) -> list[int]:
-        return [r.fold for r in self.replicates if r.fold is not None]
+        return [r.fold for r in self.of_each if r.fold is not None]
 
     def only(self, wanted: Collection[Replicate]) -> Values:
         """Those of some replicates."""
-        rows = zip(self.replicates, self.first, self.second, strict=True)
-        kept = [row for row in rows if row[0] in wanted]
-        return Values(
-            self.units,
-            self.folds,
-            tuple(r for r, *_ in kept),
-            tuple(v for _, v, _ in kept),
-            tuple(v for *_, v in kept),
-            self.paired,
-        )
+        return replace(self, of_each={r: v for r, v in self.of_each.items() if r in wanted})
 
     def difference(self) -> MeanDifference | None:
         """The first side minus the second; None without a pair, or a value of each."""
-        first, second = ([v for v in s if not math.isnan(v)] for s in (self.first, self.second))
+        first, second = ([v for v in s if not math.isnan(v)] for s in self._sides)
         if not first or not second:
             return None
         if self.folds:
@@ -118,25 +99,13 @@ class Values:
 
 @dataclass(frozen=True)
 class Measured:
-    """What the runs of a design show, before it is judged as one of several.
+    """What the runs of a design show, before it is judged as one of several."""
 
-    Attributes
-    ----------
-    design : mapping
-        Its record.
-    pairs : list of (record or None, record or None)
-        Runs by seed (and fold), in the order of the design.
-    values : Values
-        Of the finished pairs; of a design that is unpaired of all finished runs.
-    difference : MeanDifference or None
-    equivalence_p : float or None
-        Of the two one-sided tests against the margin; None without one, or for a single value.
-    """
-
-    design: Record
-    pairs: list[Pair]
-    values: Values
+    design: Record  # its record
+    pairs: list[Pair]  # runs by seed (and fold), in the order of the design
+    values: Values  # of the finished pairs; of a design that is unpaired of all finished runs
     difference: MeanDifference | None
+    # Of the two one-sided tests against the margin; None without one, or for a single value.
     equivalence_p: float | None
 
     @property
@@ -219,21 +188,14 @@ def values_of(design: Record, pairs: Sequence[Pair], value: Callable[[Record], f
     if found and not folds:
         folds, seeds = max(2, len(found)), len({a["seed"] for a, _ in done})
     paired = is_paired(design) or bool(folds)  # all models share the folds
-    rows: list[tuple[Replicate, float, float]] = []
+    found_of: dict[Replicate, tuple[float, float]] = {}
     for pair in pairs:
         some = next(filter(is_ok, pair), None)
         first, second = (value(r) if is_ok(r) else math.nan for r in pair)
         whole = not paired or not math.isnan(first + second)
         if some is not None and whole and (not folds or some.get("fold") is not None):
-            rows.append((Replicate(some["seed"], some.get("fold")), first, second))
-    return Values(
-        units=units_of(seeds, folds),
-        folds=folds,
-        replicates=tuple(r for r, *_ in rows),
-        first=tuple(v for _, v, _ in rows),
-        second=tuple(v for *_, v in rows),
-        paired=paired,
-    )
+            found_of[Replicate(some["seed"], some.get("fold"))] = first, second
+    return Values(units_of(seeds, folds), folds, found_of, paired)
 
 
 def is_paired(design: Record) -> bool:
@@ -256,20 +218,11 @@ def counted(units: Units, count: int, seeds: int) -> str:
 
 @dataclass(frozen=True)
 class Unit:
-    """Scale and form of a metric.
+    """Scale and form of a metric."""
 
-    Attributes
-    ----------
-    scale : float
-        Values are multiplied by it.
-    digits : int
-    of_values, of_differences : str
-        Behind a number.
-    """
-
-    scale: float
+    scale: float  # values are multiplied by it
     digits: int
-    of_values: str = ""
+    of_values: str = ""  # of_values, of_differences: behind a number
     of_differences: str = ""
 
     def value(self, value: float) -> str:
@@ -313,3 +266,60 @@ _UNITS = {
 def unit_of(metric: str) -> Unit:
     """The unit of a metric."""
     return _UNITS.get(metric, _PLAIN)
+
+
+def by_test(design: Record) -> bool:
+    """Whether a run's epoch was chosen by the test set, as the papers do."""
+    return any(recipe["choose"] == "best-on-test" for recipe in design["recipes"])
+
+
+def first_line(
+    design: Record,
+    values: Values,
+    d: MeanDifference | None,
+    verdict: str,
+    together: int,
+    p: float,
+    flaws: Sequence[str] = (),
+    exploratory: bool = False,
+) -> str:
+    """Verdict in words, the interval before the p-value; p is that by Holm, if of several."""
+    first, second = design["models"]
+    where = f"on {design['task']}"
+    if d is None:
+        none = "no pair of runs is finished"
+        if not values.paired:
+            none = "unpaired, and not a run of each is finished"
+        return f"{first} and {second} {where}: {none}"
+    unit = unit_of(design["metric"])
+    how = "best over time on the test set" if by_test(design) else "test"
+    size = (
+        f"{how} {design['metric']} {unit.value(d.mean_first)} and {unit.value(d.mean_second)}, "
+        f"difference {unit.difference(d.difference)}{unit.of_differences}"
+    )
+    if not math.isnan(d.low):
+        size += f" {unit.bounds(d)}"
+    seeds = len(design["seeds"])
+    over = f"over {counted(values.units, d.count_first, seeds)}"
+    if not d.paired:
+        over = f"over {counted_each(d.count_first, d.count_second)}"
+    few = "too few seeds to conclude" if values.units == "seeds" else "too few folds to conclude"
+    says = {
+        "better": f"{first} is better than {second} {where}",
+        "worse": f"{first} is worse than {second} {where}",
+        "practically equal": f"{first} and {second} are practically equal {where}",
+        "undecided": f"{first} or {second} {where}: undecided",
+        "descriptive only": f"{first} and {second} {where}: {few}",
+        "unfinished": f"{first} and {second} {where}: unfinished",
+    }[verdict]
+    if flaws:
+        says += f" (not counted: {'; '.join(flaws)})"
+    text = f"{says}: {size} {over}"
+    if verdict in ("better", "worse", "undecided"):
+        text += f" ({'' if d.paired else 'Welch, '}p = {d.p:.2g}"
+        if together > 1:
+            text += f"; {p:.2g} by Holm over {together} comparisons"
+        text += ")"
+    if verdict == "unfinished":
+        text += f" of {design.get('folds') or seeds}"
+    return f"{EXPLORATORY}: {text}" if exploratory else text

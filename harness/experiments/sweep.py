@@ -19,17 +19,16 @@ part's ``recipe`` comes on top of the one above)::
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.experiments.design import Run, Surroundings, make_run
-from harness.experiments.model import Model, check_read, parse_model, recipes_of
-from harness.experiments.replicates import Replicate, replicates
-from harness.experiments.surroundings import surroundings
+from harness.experiments.design import Run, Surroundings, make_run, surroundings
+from harness.experiments.model import check_read, parse_model, recipes_of
+from harness.experiments.replicates import replicates
 from harness.measure.device import device_fingerprint
 from harness.options.readers import LARGEST_SEED, MOST_SEEDS
 from harness.options.train import SweepOptions
@@ -45,54 +44,29 @@ SEEDS = (0, 1, 2, 3, 4)
 KEYS = ("models", "tasks", "seeds", "folds", "recipe", "choose", "vectors")
 """Of a part."""
 _LISTS = {"tasks": "trec", "recipe": "epochs=10", "with": "my_package.attention:Mean"}
-_EXAMPLES = (("folds", bool, "true"), ("choose", str, '"dev"'), ("vectors", str, '"none"'))
+_EXAMPLES = {"folds": (bool, "true"), "choose": (str, '"dev"'), "vectors": (str, '"none"')}
 
 
 @dataclass(frozen=True)
 class Part:
-    """What is crossed with each other.
+    """What is crossed with each other."""
 
-    Attributes
-    ----------
-    models : tuple of str
-        As `harness.experiments.model.parse_model` reads them.
-    tasks : tuple of str
-    seeds : tuple of int or None
-        None: `SEEDS`, and on a task with folds seed 0.
-    folds : bool
-        Tasks with folds have each fold once, with seed 0, whatever `seeds` says.
-    recipe : tuple of str
-        As ``--recipe`` has them: what differs from the common recipe.
-    vectors : str or None
-        Instead of the tasks' own.
-    """
-
-    models: tuple[str, ...]
+    models: tuple[str, ...]  # as `harness.experiments.model.parse_model` reads them.
     tasks: tuple[str, ...]
-    seeds: tuple[int, ...] | None = None
-    folds: bool = False
-    recipe: tuple[str, ...] = ()
-    vectors: str | None = None
+    seeds: tuple[int, ...] | None = None  # None: `SEEDS`, and on a task with folds seed 0
+    folds: bool = False  # tasks with folds have each fold once, with seed 0, whatever `seeds` says
+    recipe: tuple[str, ...] = ()  # as ``--recipe`` has them: what differs from the common recipe
+    vectors: str | None = None  # instead of the tasks' own
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A run of a sweep, and what it takes to ask for it alone.
-
-    Attributes
-    ----------
-    run : Run
-    task : Task
-    recipe : tuple of str
-        As ``--recipe`` has them: those that are for this model.
-    vectors : str or None
-        Instead of the task's own.
-    """
+    """A run of a sweep, and what it takes to ask for it alone."""
 
     run: Run
     task: Task
-    recipe: tuple[str, ...]
-    vectors: str | None
+    recipe: tuple[str, ...]  # as ``--recipe`` has them: those that are for this model
+    vectors: str | None  # instead of the task's own
 
 
 @dataclass(frozen=True)
@@ -119,18 +93,14 @@ class Sweep:
     @cached_property
     def recipes(self) -> dict[str, str]:
         """By key how a run's recipe is told: empty unless a model has several on one task."""
-        told = {
-            e.run.key: ", ".join(changes(e.run.recipe.as_dict(), e.task.recipe)) or "common recipe"
-            for e in self.entries
-        }
-        several: dict[tuple[str, str], set[str]] = {}
+        several: dict[tuple[str, str], dict[str, str]] = {}
         for e in self.entries:
-            several.setdefault((e.run.task, str(e.run.model)), set()).add(told[e.run.key])
+            told = ", ".join(changes(e.run.recipe.as_dict(), e.task.recipe)) or "common recipe"
+            several.setdefault((e.run.task, str(e.run.model)), {})[e.run.key] = told
         return {
-            e.run.key: f" ({told[e.run.key]})"
-            if len(several[e.run.task, str(e.run.model)]) > 1
-            else ""
-            for e in self.entries
+            key: f" ({recipe})" if len(set(told.values())) > 1 else ""
+            for told in several.values()
+            for key, recipe in told.items()
         }
 
     @cached_property
@@ -151,13 +121,6 @@ class Sweep:
             "fingerprint": schema.digest(dict(fingerprint)),
             "status": "ok",
         }
-
-
-def replicates_of(part: Part, task: Task) -> tuple[Replicate, ...]:
-    """The runs that each model has on a task."""
-    if task.folds and (part.folds or part.seeds is None):
-        return replicates((0,), task.folds)
-    return replicates(SEEDS if part.seeds is None else part.seeds, task.folds)
 
 
 def make_sweep(
@@ -192,34 +155,29 @@ def make_sweep(
 
 def _entries(
     part: Part, registry: Registry, around: Callable[[Task, str | None], Surroundings]
-) -> list[Entry]:
+) -> Iterator[Entry]:
     tasks = [task for name in part.tasks for task in tasks_named(name)]
     models = [parse_model(name, registry) for name in part.models]
-    _check(part, [str(model) for model in models])
+    for what, given in (("models", models), ("tasks", part.tasks), ("seeds", part.seeds)):
+        if given is not None and (not given or len(set(given)) < len(given)):
+            shown = ", ".join(map(str, given))
+            raise UsageError(
+                f"{what}: given {shown or 'none'}; expected at least one, each of them once"
+            )
     check_read(part.recipe, models, tasks, registry, part.vectors)
-    entries = []
+    named = [(text.rpartition(":")[0], text) for text in part.recipe]
+    texts = [tuple(t for name, t in named if not name or name in m.names) for m in models]
     for task in tasks:
         shared = around(task, part.vectors)
         vectors = part.vectors if task.files else None
         recipes = recipes_of(task, models, part.recipe)
-        for one in replicates_of(part, task):
-            for model, recipe in zip(models, recipes, strict=True):
+        seeds = SEEDS if part.seeds is None else part.seeds
+        if task.folds and (part.folds or part.seeds is None):
+            seeds = (0,)
+        for one in replicates(seeds, task.folds):
+            for model, recipe, own in zip(models, recipes, texts, strict=True):
                 run = make_run(model, task, recipe, one.seed, shared, one.fold)
-                entries.append(Entry(run, task, _texts_for(model, part.recipe), vectors))
-    return entries
-
-
-def _texts_for(model: Model, recipe: Sequence[str]) -> tuple[str, ...]:
-    """What of ``--recipe`` is for a model: without ``MODEL:`` everything is."""
-    named = [(text.rpartition(":")[0], text) for text in recipe]
-    return tuple(text for name, text in named if not name or name in model.names)
-
-
-def _check(part: Part, models: Sequence[str]) -> None:
-    for what, given in (("models", models), ("tasks", part.tasks), ("seeds", part.seeds)):
-        if given is not None and (not given or len(set(given)) < len(given)):
-            shown = ", ".join(map(str, given)) or "none"
-            raise UsageError(f"{what}: given {shown}; expected at least one, each of them once")
+                yield Entry(run, task, own, vectors)
 
 
 def read_toml(path: Path, what: str) -> tuple[bytes, dict[str, Any]]:
@@ -273,20 +231,20 @@ def _part_of(path: Path, table: Mapping[str, Any]) -> Part:
     for name in ("models", "tasks"):
         if name not in table:
             raise UsageError(f"{path}: no {name}; give {name} = [...]")
-    for name, kind, example in _EXAMPLES:
-        if name in table and not isinstance(table[name], kind):
-            raise UsageError(f"{path}: {name} = {table[name]!r}; expected e.g. {example}")
-    recipe = _texts(path, "recipe", table.get("recipe", []))
-    if "choose" in table:
-        recipe = [*recipe, f"choose={table['choose']}"]
-    return Part(
-        models=tuple(_texts(path, "models", table["models"])),
-        tasks=tuple(_texts(path, "tasks", table["tasks"])),
-        seeds=seeds_of(path, table["seeds"]) if "seeds" in table else None,
-        folds=table.get("folds", False),
-        recipe=tuple(recipe),
-        vectors=table.get("vectors"),
-    )
+    read: dict[str, Any] = {}
+    for name, value in table.items():
+        if name == "seeds":
+            read[name] = seeds_of(path, value)
+        elif name in _EXAMPLES:
+            kind, example = _EXAMPLES[name]
+            if not isinstance(value, kind):
+                raise UsageError(f"{path}: {name} = {value!r}; expected e.g. {example}")
+            read[name] = value
+        else:
+            read[name] = tuple(_texts(path, name, value))
+    if "choose" in read:
+        read["recipe"] = (*read.get("recipe", ()), f"choose={read.pop('choose')}")
+    return Part(**read)
 
 
 def _texts(path: Path, name: str, value: Any) -> list[str]:
@@ -334,29 +292,23 @@ def sweep_of(options: SweepOptions) -> tuple[Sweep, Surroundings]:
         parts = [Part(options.models, options.tasks, seeds, folds, recipe, options.vectors)]
     registry = Registry([*given, *options.given])
     fingerprint = device_fingerprint(options.device)
-    sweep = make_sweep(parts, registry, _around(registry, options, fingerprint))
+    known: dict[tuple[str, str | None], Surroundings] = {}
+
+    def around(task: Task, vectors: str | None) -> Surroundings:
+        """A corpus is read once, for its digest."""
+        if (task.name, vectors) not in known:
+            data, words = (options.data, vectors) if task.files else (None, None)
+            asked = replace(options, data=data, vectors=words)
+            known[task.name, vectors] = surroundings(task, registry, asked, lambda: fingerprint)
+        return known[task.name, vectors]
+
+    sweep = make_sweep(parts, registry, around)
     if options.data is not None and not any(entry.task.files for entry in sweep.entries):
         raise UsageError(f"--data: {', '.join(sweep.tasks)} draw their own data; leave it out")
     for part in parts:
-        read = [task.files for name in part.tasks for task in tasks_named(name)]
-        if part.vectors is not None and not any(read):
+        reads = any(task.files for name in part.tasks for task in tasks_named(name))
+        if part.vectors is not None and not reads:
             raise UsageError(
                 f"--vectors: {', '.join(part.tasks)} draw their own data; leave it out"
             )
     return sweep, Surroundings(registry, fingerprint)
-
-
-def _around(
-    registry: Registry, options: SweepOptions, fingerprint: Mapping[str, Any]
-) -> Callable[[Task, str | None], Surroundings]:
-    """A function from task and vectors to surroundings: a corpus is read once, for its digest."""
-    known: dict[tuple[str, str | None], Surroundings] = {}
-
-    def around(task: Task, vectors: str | None) -> Surroundings:
-        if (task.name, vectors) not in known:
-            data = options.data if task.files else None
-            asked = replace(options, data=data, vectors=vectors if task.files else None)
-            known[task.name, vectors] = surroundings(task, registry, asked, lambda: fingerprint)
-        return known[task.name, vectors]
-
-    return around

@@ -221,7 +221,11 @@ def columns(comparisons: Sequence[Comparison]) -> list[str]:
 def task_rows(comparisons: Sequence[Comparison]) -> list[list[str]]:
     """One task's comparisons as rows of `columns`, the baseline first."""
     width = len(columns(comparisons))
-    rows = [_baseline_cells(comparisons), *map(_cells, comparisons)]
+    # The baseline's mean is over the pairs of the comparison that has most of them.
+    best = max(comparisons, key=lambda c: c.finished)
+    d = best.difference
+    mean = [] if d is None else [_mean(best.unit, d.mean_second, d.sd_second)]
+    rows = [[best.second, *mean, BASELINE], *map(_cells, comparisons)]
     return [[*cells, *[""] * (width - 1 - len(cells)), verdict] for *cells, verdict in rows]
 
 
@@ -241,14 +245,6 @@ def _cells(comparison: Comparison) -> list[str]:
     if comparison.sought is not None:
         found.append(comparison.sought.count)
     return [*found, comparison.said]
-
-
-def _baseline_cells(comparisons: Sequence[Comparison]) -> list[str]:
-    """The baseline's row: its mean over the pairs of the comparison that has most of them."""
-    best = max(comparisons, key=lambda c: c.finished)
-    d = best.difference
-    mean = [] if d is None else [_mean(best.unit, d.mean_second, d.sd_second)]
-    return [best.second, *mean, BASELINE]
 
 
 def _mean(unit: Unit, mean: float, sd: float) -> str:

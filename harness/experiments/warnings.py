@@ -6,15 +6,24 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import takewhile
 
 from harness.experiments.costs import at_ceiling, at_the_end, hours_of, steps_of, still_gains
 from harness.experiments.preregistration import Order, looked
-from harness.experiments.replicates import Pair, Unit, Values, is_ok, is_paired, sides_of, unit_of
+from harness.experiments.replicates import (
+    Pair,
+    Record,
+    Values,
+    by_test,
+    is_ok,
+    is_paired,
+    sides_of,
+    unit_of,
+)
 from harness.stats import ratio_text
 from harness.train.data.corpora import is_known, made_examples
 from harness.train.recipe import HOW_FOUND
-from harness.train.task import family_of
+from harness.train.task import family_of, gathered
 
 UNEQUAL = 1.01
 """Parameter counts further apart than this are unequal."""
@@ -35,41 +44,29 @@ EVERYTHING = 0.99
 
 @dataclass(frozen=True)
 class Flaw:
-    """Why the training of two models can't be compared.
+    """Why the training of two models can't be compared."""
 
-    Attributes
-    ----------
-    short : str
-        In the verdict's line: ``2,679 and 1,128 steps``.
-    said : str
-        The warning.
-    """
-
-    short: str
-    said: str
+    short: str  # in the verdict's line: ``2,679 and 1,128 steps``
+    said: str  # the warning
 
 
 def warnings_of(
-    design: Mapping[str, Any],
+    design: Record,
     pairs: Sequence[Pair],
     values: Values,
-    records: Sequence[Mapping[str, Any]],
+    records: Sequence[Record],
     order: Order,
 ) -> tuple[str, ...]:
     """All warnings of a comparison, one line each.
 
     Parameters
     ----------
-    design : mapping
-        Its record.
     pairs : sequence of (record or None, record or None)
         Runs by seed (and fold), in the order of the design.
     values : Values
         Of the finished pairs.
     records : sequence of mapping
         The whole journal: earlier designs of the same question, and what was concluded from them.
-    order : Order
-        Of the records.
     """
     told = (
         *_missing(design, pairs),
@@ -87,51 +84,47 @@ def warnings_of(
     return tuple(dict.fromkeys(told))
 
 
-def _missing(design: Mapping[str, Any], pairs: Sequence[Pair]) -> list[str]:
-    out = []
-    failed: Counter[tuple[str, str]] = Counter()
-    absent = 0
-    for pair in pairs:
-        for model, run in zip(design["models"], pair, strict=True):
-            if run is None:
-                absent += 1
-            elif run["status"] != "ok":
-                failed[model, run["status"]] += 1
+def _each(design: Record, pairs: Sequence[Pair]) -> list[tuple[str, Record | None]]:
+    """Every declared run, with its model as the design calls it."""
+    return [one for pair in pairs for one in zip(design["models"], pair, strict=True)]
+
+
+def _missing(design: Record, pairs: Sequence[Pair]) -> list[str]:
+    every, out = _each(design, pairs), []
+    failed = Counter((m, run["status"]) for m, run in every if run is not None and not is_ok(run))
     for (model, status), count in failed.items():
         what = "diverged" if status == "diverged" else f"failed ({status})"
         out.append(
             f"{count} of {len(pairs)} runs of {model} {what}: a comparison of the others "
             "flatters it"
         )
-    if absent:
-        out.append(f"{absent} of {2 * len(pairs)} runs are missing")
+    if absent := sum(run is None for _, run in every):
+        out.append(f"{absent} of {len(every)} runs are missing")
     good = sum(is_ok(a) and is_ok(b) for a, b in pairs)
     if good < len(pairs) and (is_paired(design) or design.get("folds")):
         out.append(f"{len(pairs) - good} of {len(pairs)} pairs are incomplete and left out")
     return out
 
 
-def _constant(design: Mapping[str, Any], pairs: Sequence[Pair]) -> list[str]:
+def _constant(design: Record, pairs: Sequence[Pair]) -> list[str]:
     """Models that say the same of all test examples; only they have a correlation of exactly 0."""
-    if design["metric"] not in CORRELATIONS:
+    metric = design["metric"]
+    if metric not in CORRELATIONS:
         return []
-    counts: Counter[str] = Counter()
-    for pair in pairs:
-        for model, run in zip(design["models"], pair, strict=True):
-            if run is not None and (run.get("test") or {}).get(design["metric"]) == 0.0:
-                counts[model] += 1
+    every = [(model, (run or {}).get("test") or {}) for model, run in _each(design, pairs)]
+    counts = Counter(model for model, test in every if test.get(metric) == 0.0)
     return [
         f"{count} of {len(pairs)} runs of {model} predict one value for all test examples: their "
-        f"{design['metric']} is not defined and counts as 0"
+        f"{metric} is not defined and counts as 0"
         for model, count in counts.items()
     ]
 
 
-def _selected(design: Mapping[str, Any], pairs: Sequence[Pair]) -> list[str]:
+def _selected(design: Record, pairs: Sequence[Pair]) -> list[str]:
     return selecting_everything(zip(design["models"], sides_of(pairs), strict=True))
 
 
-def _folds(design: Mapping[str, Any], values: Values) -> list[str]:
+def _folds(design: Record, values: Values) -> list[str]:
     if not values.folds:
         return []
     out = [
@@ -151,7 +144,7 @@ def _folds(design: Mapping[str, Any], values: Values) -> list[str]:
     return out
 
 
-def _corpus(design: Mapping[str, Any], pairs: Sequence[Pair]) -> list[str]:
+def _corpus(design: Record, pairs: Sequence[Pair]) -> list[str]:
     runs = [run for pair in pairs for run in pair if run is not None]
     told = {str(run.get("data") or "") for run in runs}
     wanted, name = made_examples(design["task"]), family_of(design["task"]) or design["task"]
@@ -170,7 +163,7 @@ def _corpus(design: Mapping[str, Any], pairs: Sequence[Pair]) -> list[str]:
     ]
 
 
-def _parameters(design: Mapping[str, Any], pairs: Sequence[Pair]) -> list[str]:
+def _parameters(design: Record, pairs: Sequence[Pair]) -> list[str]:
     counts = []
     for runs in sides_of(pairs):
         found = [r["parameters"] for r in runs if r.get("parameters") is not None]
@@ -193,7 +186,7 @@ def _parameters(design: Mapping[str, Any], pairs: Sequence[Pair]) -> list[str]:
 
 def training_flaws(
     models: Sequence[str],
-    sides: Sequence[Sequence[Mapping[str, Any]]],
+    sides: Sequence[Sequence[Record]],
     metric: str,
     higher_is_better: bool,
     margin: float | None = None,
@@ -210,66 +203,45 @@ def training_flaws(
     runs = [[run for run in side if is_ok(run)] for side in sides]
     if not all(runs):
         return []
-    flaws = _unequal_steps(models, runs)
+    flaws = []
+    steps = [[found[0] for r in some if (found := steps_of(r)) is not None] for some in runs]
+    if all(steps):
+        first, second = (statistics.median(some) for some in steps)
+        ratio = max(first, second) / max(1, min(first, second))
+        if ratio > UNEQUAL_STEPS:
+            counts = f"{first:,.0f} and {second:,.0f} steps"
+            of = f"{counts} of {models[0]} and {models[1]}, {ratio_text(ratio)} (medians)"
+            flaws.append(Flaw(counts, f"unequal training: {of}"))
     for model, some in zip(models, runs, strict=True):
-        flaws += _at_last_epoch(model, some)
-        if margin is not None:
-            flaws += _still_gaining(model, some, unit_of(metric), higher_is_better, margin)
+        flaws += _unfinished(model, some, metric, higher_is_better, margin)
     return flaws
 
 
-def _unequal_steps(
-    models: Sequence[str], runs: Sequence[Sequence[Mapping[str, Any]]]
+def _unfinished(
+    model: str, runs: Sequence[Record], metric: str, higher: bool, margin: float | None
 ) -> list[Flaw]:
-    steps = [[found[0] for r in some if (found := steps_of(r)) is not None] for some in runs]
-    if not all(steps):
-        return []
-    first, second = (statistics.median(some) for some in steps)
-    ratio = max(first, second) / max(1, min(first, second))
-    if ratio <= UNEQUAL_STEPS:
-        return []
-    counts = f"{first:,.0f} and {second:,.0f} steps"
-    return [
-        Flaw(
-            counts,
-            f"unequal training: {counts} of {models[0]} and {models[1]}, {ratio_text(ratio)} "
-            "(medians)",
-        )
-    ]
-
-
-def _at_last_epoch(model: str, runs: Sequence[Mapping[str, Any]]) -> list[Flaw]:
-    ended = [r for r in runs if at_ceiling(r) and r["chosen_epoch"] == len(r["epochs"])]
-    if not ended:
-        return []
-    count = f"{len(ended)} of {len(runs)} runs"
-    return [
-        Flaw(
-            f"{model} best at its last epoch in {count}",
+    flaws, unit = [], unit_of(metric)
+    if ended := [r for r in runs if at_ceiling(r) and r["chosen_epoch"] == len(r["epochs"])]:
+        count = f"{len(ended)} of {len(runs)} runs"
+        said = (
             f"unfinished training: in {count} of {model} the epoch that counts is the last that "
-            f"the recipe allows ({max(len(r['epochs']) for r in ended)} epochs)",
+            f"the recipe allows ({max(len(r['epochs']) for r in ended)} epochs)"
         )
-    ]
+        flaws.append(Flaw(f"{model} best at its last epoch in {count}", said))
+    if margin is not None:
+        gain = statistics.median(still_gains(r, higher) for r in runs)
+        if gain > margin:
+            last = at_the_end(runs[0])
+            said = (
+                f"unfinished training: {model} gained {unit.size(gain)} in its last "
+                f"{'epoch' if last == 1 else f'{last} epochs'} (median), more than the margin of "
+                f"{unit.size(margin)}"
+            )
+            flaws.append(Flaw(f"{model} still gaining", said))
+    return flaws
 
 
-def _still_gaining(
-    model: str, runs: Sequence[Mapping[str, Any]], unit: Unit, higher: bool, margin: float
-) -> list[Flaw]:
-    gain = statistics.median(still_gains(r, higher) for r in runs)
-    if not gain > margin:
-        return []
-    last = at_the_end(runs[0])
-    count = "epoch" if last == 1 else f"{last} epochs"
-    return [
-        Flaw(
-            f"{model} still gaining",
-            f"unfinished training: {model} gained {unit.size(gain)} in its last {count} "
-            f"(median), more than the margin of {unit.size(margin)}",
-        )
-    ]
-
-
-def flaws_of(design: Mapping[str, Any], pairs: Sequence[Pair]) -> list[Flaw]:
+def flaws_of(design: Record, pairs: Sequence[Pair]) -> list[Flaw]:
     """`training_flaws` of a design's runs, and the warnings that its file lets void the verdict."""
     metric, higher = design["metric"], design["higher_is_better"]
     found = training_flaws(design["models"], sides_of(pairs), metric, higher, design.get("margin"))
@@ -279,7 +251,7 @@ def flaws_of(design: Mapping[str, Any], pairs: Sequence[Pair]) -> list[Flaw]:
     return found
 
 
-def _recipes(design: Mapping[str, Any]) -> list[str]:
+def _recipes(design: Record) -> list[str]:
     first, second = design["recipes"]
     out = []
     if first["tuning_trials"] != second["tuning_trials"]:
@@ -298,7 +270,7 @@ def _recipes(design: Mapping[str, Any]) -> list[str]:
     return [*out, *(design.get("one_sided") or ())]
 
 
-VOIDS: Mapping[str, Callable[[Mapping[str, Any], Sequence[Pair]], list[str]]] = {
+VOIDS: Mapping[str, Callable[[Record, Sequence[Pair]], list[str]]] = {
     "failed runs": _missing,
     "one value for all": _constant,
     "all tokens selected": _selected,
@@ -309,9 +281,9 @@ VOIDS: Mapping[str, Callable[[Mapping[str, Any], Sequence[Pair]], list[str]]] = 
 """Warnings that a design file may name: a verdict with one of them is then not counted."""
 
 
-def _split(design: Mapping[str, Any]) -> list[str]:
+def _split(design: Record) -> list[str]:
     out = []
-    if any(recipe["choose"] == "best-on-test" for recipe in design["recipes"]):
+    if by_test(design):
         out.append(
             "best over time on the test set: the epoch was chosen by the number that is reported "
             "(the papers' way), which is too good"
@@ -324,7 +296,7 @@ def _split(design: Mapping[str, Any]) -> list[str]:
     return out
 
 
-def _plan(design: Mapping[str, Any], pairs: Sequence[Pair]) -> list[str]:
+def _plan(design: Record, pairs: Sequence[Pair]) -> list[str]:
     """What was not as the design's file says."""
     plan = design.get("plan")
     if not plan:
@@ -341,7 +313,7 @@ def _plan(design: Mapping[str, Any], pairs: Sequence[Pair]) -> list[str]:
     return out
 
 
-def over_budget(plan: Mapping[str, Any] | None, runs: Iterable[Mapping[str, Any]]) -> list[str]:
+def over_budget(plan: Record | None, runs: Iterable[Record]) -> list[str]:
     """Whether runs took longer than the file that declares them allows."""
     spent = hours_of(runs)
     if plan is None or spent <= plan["hours"]:
@@ -349,7 +321,7 @@ def over_budget(plan: Mapping[str, Any] | None, runs: Iterable[Mapping[str, Any]
     return [f"all runs together took {spent:.2g} h; {plan['file']} allows {plan['hours']:g} h"]
 
 
-def selected_share(runs: Sequence[Mapping[str, Any]]) -> float | None:
+def selected_share(runs: Sequence[Record]) -> float | None:
     """Share of the test set's tokens selected, as heads or as dependents: the smaller one's mean.
 
     None for a model without policies.
@@ -361,7 +333,7 @@ def selected_share(runs: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 def selecting_everything(
-    models: Iterable[tuple[str, Sequence[Mapping[str, Any]]]],
+    models: Iterable[tuple[str, Sequence[Record]]],
 ) -> list[str]:
     """Of which models, given with their runs, the policies select about all tokens; a line each."""
     shares = [(model, selected_share(runs)) for model, runs in models]
@@ -371,3 +343,50 @@ def selecting_everything(
         for model, share in shares
         if share is not None and share >= EVERYTHING
     ]
+
+
+def told_once(judged: Sequence[tuple[str, str, Sequence[str]]]) -> list[str]:
+    """Warnings of all comparisons: once for a task where all of its comparisons have them.
+
+    Parameters
+    ----------
+    judged : sequence of (model, task, warnings)
+        A comparison each.
+    """
+    sizes = Counter(task for _, task, _ in judged)
+    places: dict[str, dict[str, list[str]]] = {}
+    for model, task, warnings in judged:
+        for warning in warnings:
+            places.setdefault(warning, {}).setdefault(task, []).append(model)
+    out: list[str] = []
+    alone: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for warning, of_task in places.items():
+        whole = [task for task, some in of_task.items() if len(some) == sizes[task]]
+        if len(whole) == len(sizes):
+            out.append(warning)
+            continue
+        if whole:
+            out.append(f"{', '.join(gathered(whole))}: {warning}")
+        head, _, body = warning.partition(": ")
+        for task, some in of_task.items():
+            if task not in whole:
+                alone.setdefault((task, head), []).extend((model, body) for model in some)
+    for (task, head), found in alone.items():
+        bodies = dict.fromkeys(body for _, body in found)
+        if len(bodies) == 1:  # of one, or the same of several
+            names = ", ".join(name for name, _ in found)
+            body = next(iter(bodies))
+            out.append(f"{names} on {task}: {head}{': ' if body else ''}{body}")
+        else:
+            out.append(f"{task}: {head}: {_joined(list(bodies))}")
+    return out
+
+
+def _joined(bodies: Sequence[str]) -> str:
+    """Texts behind each other, what all of them end with said once."""
+    backwards = zip(*(reversed(body) for body in bodies), strict=False)
+    alike = takewhile(lambda letters: len(set(letters)) == 1, backwards)
+    ending = "".join(letters[0] for letters in alike)[::-1]
+    cuts = [i for i in (ending.find(", "), ending.find("; ")) if i >= 0]
+    shared = ending[min(cuts) :] if cuts else ""
+    return "; ".join(body.removesuffix(shared) for body in bodies) + shared

@@ -128,7 +128,7 @@ def correlation_parts(said: np.ndarray, truth: np.ndarray) -> np.ndarray:
 
     r and the influence of the example on it, z_a z_b - r (z_a^2 + z_b^2) / 2 (Devlin, Gnanadesikan
     and Kettenring 1975): so a correlation has a variance over examples as a mean has. All 0 for
-    constant values, as `harness.train.kinds.relatedness.pearson` has it.
+    constant values, as `harness.train.kinds.sentences.correlation` has it.
     """
     import numpy as np
 

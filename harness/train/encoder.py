@@ -15,7 +15,6 @@ from harness.case import literal
 from harness.errors import UsageError
 from harness.registry import Registry
 from harness.train.recipe import Recipe
-from harness.train.task import Data
 from reference_impls.models.encoders import Dense, Encoder
 from reference_impls.models.tagging import TokenEncoder
 
@@ -71,7 +70,7 @@ def context_fusion(
 def encoder(
     model: str,
     options: Mapping[str, str],
-    data: Data,
+    features: int,
     recipe: Recipe,
     registry: Registry,
     seed: int,
@@ -84,6 +83,8 @@ def encoder(
 
     Parameters
     ----------
+    features : int
+        Of a token.
     pooled : bool
         Whether a sentence is wanted; else a `TokenEncoder`, of a mechanism that gives sentences
         with its own options for that.
@@ -103,16 +104,16 @@ def encoder(
             )
         beneath = mechanism.tokens
     tokens = mechanism.output == "tokens"
-    d_in, width = data.width, recipe.width
+    d_in, width = features, recipe.width
     if mechanism.keeps_width:
         d_in = width = width if tokens else d_in
     fusion_seed = stream(seed, "fusion")
     widths = (d_in, width)
     fusion = context_fusion(model, options, widths, recipe, registry, fusion_seed, beneath)
     entry = None
-    if d_in != data.width:
+    if d_in != features:
         torch.manual_seed(stream(seed, "entry"))
-        entry = Dense(data.width, d_in, bias=False)
+        entry = Dense(features, d_in, bias=False)
     if not pooled:
         return TokenEncoder(fusion, recipe.dropout, entry), getattr(fusion, "d_model", width)
     pooling = None

@@ -55,7 +55,11 @@ class Objective(ABC):
         options : mapping
             For the mechanism's factory, as texts.
         """
-        encode, width = encoder(model, options, data, recipe, registry, seed)
+        filters = recipe.characters if data.characters else 0
+        features = data.width + filters
+        encode, width = encoder(
+            model, options, features, recipe, registry, seed, pooled=not task.asks_tokens
+        )
         # The head's weights must not depend on how many numbers the fusion's took.
         torch.manual_seed(stream(seed, "head"))
         sizes = {"width": width, "hidden": recipe.hidden, "dropout": recipe.dropout}
@@ -167,6 +171,7 @@ def embedding(data: Data) -> Embedding:
 
 @cache
 def objective_of(kind: str) -> Objective:
-    """That of a kind of task: the ``OBJECTIVE`` of its module in `harness.train.kinds`."""
-    found: Objective = importlib.import_module(f"harness.train.kinds.{kind}").OBJECTIVE
+    """That of a kind of task, from the ``OBJECTIVES`` of its module in `harness.train.kinds`."""
+    module = kind if kind in ("tagging", "translation") else "sentences"
+    found: Objective = importlib.import_module(f"harness.train.kinds.{module}").OBJECTIVES[kind]
     return found

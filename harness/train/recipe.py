@@ -19,104 +19,73 @@ EVALUATION_BATCH = 128
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything about a training run but model, task and seed.
+    """Everything about a training run but model, task and seed."""
 
-    Attributes
-    ----------
-    width : int
-        Features out of the context fusion, all heads together.
-    heads : int
-        Passed to mechanisms that have heads.
-    hidden : int
-        Features of the head's first layer; of translation those inside feed-forward blocks.
-    dropout : float
-        On token features, sentence features and the hidden layer; on what a Transformer adds.
-    rate, weight_decay, beta2 : float
-        Of the optimiser; the last one of Adam and AdamW.
-    clip : float
-        Largest norm of the gradient; 0 for no limit.
-    batch : int
-        Examples per step; of translation tokens, both sides with their padding.
-    epochs, patience : int
-        At most so many epochs; it ends when the chosen metric has not improved for `patience` of
-        them.
-    word_width : int
-        Width of word vectors where no table gives one.
-    choose : {"dev", "best-on-test"}
-        The epoch whose test metric counts: the best on the dev split (the test set is then looked
-        at once), or the best on the test set itself, as the papers report it.
-    tuning_trials : int
-        How many recipes were tried, itself among them, before this one was settled on: unequal
-        numbers for two models are named in a comparison.
-    optimiser : {"adamw", "adam", "adadelta"}
-        AdamW has a decoupled decay, of weights and biases alike. The others have an L2 penalty on
-        weights, not on biases, and the constants of TensorFlow, as the papers' programs have them.
-    attention_dropout : float
-        Of the mechanisms that have such an option (MTSA, appendix A.3); no effect on others.
-    degree_loss : {"distribution", "squared"}
-        Of relatedness: cross entropy with the distribution whose mean is the degree (Tai et al.
-        2015), or half the squared error of the expected degree, as the ReSAN program has it.
-    activation, highway
-        Of models for classes of pairs: their activation (in the head, the pooling, and mechanisms
-        that have none of their own), and whether the head has a highway layer.
-    characters : int
-        Of tagging: filters over the characters of a word, whose largest values stand beside its
-        vector; 0 for none.
-    crf : bool
-        Of tagging: whether the tags of a sentence are chosen together, by a linear chain.
-    precision : {"f32", "bf16"}
-        bf16: products under autocast; weights, optimiser, loss and metrics stay in float32.
-    compile : bool
-        Whether the training step's forward pass is compiled, for lengths of any size.
-    policy_steps, policy_epochs : int
-        Only for a mechanism with a policy, when the base model's `epochs` are over: steps of the
-        policy alone (released: 5,000 on SNLI, 500 on SICK), then epochs of both, with `patience`.
-    policy_rate, policy_weight_decay : float
-        Of the policy's own Adam; the decay is an L2 penalty.
-    policy_penalty : float
-        Of the selected share in the reward (released: .02 on SNLI, .006 on SICK).
-    policy_share : {"text", "released"}
-        That share: mean of heads' and dependents', or their product.
-    layers, smoothing : int, float
-        Of translation: layers on either side; share of the target that all tokens have alike.
-    warmup : int
-        Steps in which the rate grows, to fall with their root from then on; 0: it is constant.
-    averaged : int
-        After an epoch the mean of the weights of so many last ones counts.
-    """
-
-    width: int
-    heads: int
+    width: int  # features out of the context fusion, all heads together
+    heads: int  # passed to mechanisms that have heads
+    # Features of the head's first layer; of translation those inside feed-forward blocks.
     hidden: int
+    # On token features, sentence features and the hidden layer; on what a Transformer adds.
     dropout: float
-    rate: float
+    rate: float  # rate, weight_decay, beta2: of the optimiser; the last one of Adam and AdamW
     weight_decay: float
-    clip: float
-    batch: int
+    clip: float  # largest norm of the gradient; 0 for no limit
+    batch: int  # examples per step; of translation tokens, both sides with their padding
+    # epochs, patience: at most so many epochs; it ends when the chosen metric has not improved for
+    # `patience` of them.
     epochs: int
     patience: int
-    word_width: int = 100
+    word_width: int = 100  # width of word vectors where no table gives one
+    # {"dev", "best-on-test"}: the epoch whose test metric counts: the best on the dev split (the
+    # test set is then looked at once), or the best on the test set itself, as the papers report it.
     choose: str = "dev"
+    # How many recipes were tried, itself among them, before this one was settled on: unequal
+    # numbers for two models are named in a comparison.
     tuning_trials: int = 0
+    # {"adamw", "adam", "adadelta"}: AdamW has a decoupled decay, of weights and biases alike. The
+    # others have an L2 penalty on weights, not on biases, and the constants of TensorFlow, as the
+    # papers' programs have them.
     optimiser: str = "adamw"
+    # Of the mechanisms that have such an option (MTSA, appendix A.3); no effect on others.
     attention_dropout: float = 0.0
+    # {"distribution", "squared"}: of relatedness: cross entropy with the distribution whose mean is
+    # the degree (Tai et al. 2015), or half the squared error of the expected degree, as the ReSAN
+    # program has it.
     degree_loss: str = "distribution"
+    # activation, highway: of models for classes of pairs: their activation (in the head, the
+    # pooling, and mechanisms that have none of their own), and whether the head has a highway
+    # layer.
     activation: str = "relu"
     highway: bool = False
+    # {"f32", "bf16"}: bf16: products under autocast; weights, optimiser, loss and metrics stay in
+    # float32.
     precision: str = "f32"
+    # Whether the training step's forward pass is compiled, for lengths of any size.
     compile: bool = False
+    # policy_steps, policy_epochs: only for a mechanism with a policy, when the base model's
+    # `epochs` are over: steps of the policy alone (released: 5,000 on SNLI, 500 on SICK), then
+    # epochs of both, with `patience`.
     policy_steps: int = 500
     policy_epochs: int = 10
+    # policy_rate, policy_weight_decay: of the policy's own Adam; the decay is an L2 penalty.
     policy_rate: float = 1e-3
     policy_weight_decay: float = 1e-4
+    # Of the selected share in the reward (released: .02 on SNLI, .006 on SICK).
     policy_penalty: float = 0.006
+    # {"text", "released"}: that share: mean of heads' and dependents', or their product.
     policy_share: str = "text"
+    # Of tagging: filters over the characters of a word, whose largest values stand beside its
+    # vector; 0 for none.
     characters: int = 0
+    # Of tagging: whether the tags of a sentence are chosen together, by a linear chain.
     crf: bool = False
+    # layers, smoothing: of translation: layers on either side; share of the target that all tokens
+    # have alike.
     layers: int = 1
     smoothing: float = 0.0
+    # Steps in which the rate grows, to fall with their root from then on; 0: it is constant.
     warmup: int = 0
-    averaged: int = 1
+    averaged: int = 1  # after an epoch the mean of the weights of so many last ones counts
     beta2: float = 0.999
 
     def __post_init__(self) -> None:
@@ -168,16 +137,10 @@ class NamedRecipe:
     """A recipe with a name, and what the rows of some mechanisms had instead.
 
     The common recipe is one for all mechanisms; a paper's is not.
-
-    Attributes
-    ----------
-    usual : Recipe
-        Of every mechanism that has no row.
-    rows : mapping
-        Changed fields by mechanism.
     """
 
-    usual: Recipe
+    usual: Recipe  # of every mechanism that has no row
+    # Changed fields by mechanism.
     rows: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def recipe_for(self, mechanism: str) -> Recipe:

@@ -23,7 +23,7 @@ from harness.train.recipe import CEILINGS, NamedRecipe, Recipe, changes, typed
 if TYPE_CHECKING:
     import numpy as np
 
-    from harness.train.data.vocabulary import Coverage
+    from harness.train.data.vectors import Coverage
 
 LAST_STAGE = "both"
 """Of a run with a policy: in its epochs base model and policy are trained together."""
@@ -50,78 +50,43 @@ HIGHER_IS_BETTER = MappingProxyType(
 
 @dataclass(frozen=True)
 class Task:
-    """A task: its data, how they are split, what is measured, and its recipes.
+    """A task: its data, how they are split, what is measured, and its recipes."""
 
-    Attributes
-    ----------
-    name : str
-        As in ``--task``.
-    summary, source : str
-        One line each.
-    kind : {"classification", "relatedness", "regression", "tagging", "translation"}
-        Which model and loss.
-    pairs : bool
-        Whether an example is two sentences.
-    metrics : tuple of str
-        The first one decides which epoch is chosen and what is compared.
-    split : str
-        How train, dev and test come about, for reports.
-    load : str
-        Dotted function ``load(directory, vectors, word_width, seed, **options) -> Data``; with
-        `folds` it is given ``fold`` too.
-    recipe : Recipe
-        The common recipe, the same for all mechanisms.
-    recipes : mapping
-        Others by name: the papers', each with its mechanisms' rows. A name is given to
-        ``--recipe``.
-    options : mapping
-        For `load`.
-    free : tuple of str
-        Options that a user may change: ``mirrored_summation[k=10]``.
-    choices : mapping
-        All that one of these may be, where that is a list.
-    each : str
-        The one of these with choices that has to be given; without it the name stands for all of
-        them, a task each: ``mtl16[domain=books]``, and with all of its domains ``mtl16``.
-    family : str
-        Of such a task the name that stands for all of them; empty otherwise.
-    files : tuple of str
-        Tables it reads below the data directory, without their endings; empty for made-up data.
-    supplied : mapping
-        How the user makes those of the files that can't be handed on.
-    vectors : str
-        The word vectors unless others are given: a table of the data directory.
-    tuned : mapping
-        How many recipes were tried for a mechanism before the common one was settled on.
-    former : tuple of Recipe
-        Common recipes of former times, whose place a better one has taken.
-    one_test_set : bool
-        Whether all seeds are tested on the same examples.
-    folds : int
-        Of cross-validation, fixed by the corpus alone and shared by all models; 0 for one split.
-    """
-
-    name: str
-    summary: str
+    name: str  # as in ``--task``
+    summary: str  # summary, source: one line each
     source: str
-    kind: Kind
-    metrics: tuple[str, ...]
-    split: str
+    split: str  # how train, dev and test come about, for reports
+    # Dotted function ``load(directory, vectors, word_width, seed, **options) -> Data``; with
+    # `folds` it is given ``fold`` too.
     load: str
-    recipe: Recipe
+    recipe: Recipe  # the common recipe, the same for all mechanisms
+    # {"classification", "relatedness", "regression", "tagging", "translation"}: which model and
+    # loss.
+    kind: Kind = "classification"
+    # The first one decides which epoch is chosen and what is compared.
+    metrics: tuple[str, ...] = ("accuracy",)
+    # Others by name: the papers', each with its mechanisms' rows. A name is given to ``--recipe``.
     recipes: Mapping[str, NamedRecipe] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
-    free: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)  # for `load`
+    free: tuple[str, ...] = ()  # options that a user may change: ``mirrored_summation[k=10]``
+    # All that one of these may be, where that is a list.
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # The one of these with choices that has to be given; without it the name stands for all of
+    # them, a task each: ``mtl16[domain=books]``, and with all of its domains ``mtl16``.
     each: str = ""
-    family: str = ""
+    family: str = ""  # of such a task the name that stands for all of them; empty otherwise
+    # Tables it reads below the data directory, without their endings; empty for made-up data.
     files: tuple[str, ...] = ()
+    # How the user makes those of the files that can't be handed on.
     supplied: Mapping[str, str] = field(default_factory=dict)
-    vectors: str = ""
+    vectors: str = ""  # the word vectors unless others are given: a table of the data directory
+    # How many recipes were tried for a mechanism before the common one was settled on.
     tuned: Mapping[str, int] = field(default_factory=dict)
+    # Common recipes of former times, whose place a better one has taken.
     former: tuple[Recipe, ...] = ()
-    pairs: bool = False
-    one_test_set: bool = False
+    pairs: bool = False  # whether an example is two sentences
+    one_test_set: bool = False  # whether all seeds are tested on the same examples
+    # Of cross-validation, fixed by the corpus alone and shared by all models; 0 for one split.
     folds: int = 0
 
     def recipe_for(self, mechanism: str) -> Recipe:
@@ -182,22 +147,14 @@ def _bracketed(name: str, options: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Split:
-    """Examples.
+    """Examples."""
 
-    Attributes
-    ----------
-    inputs : tuple of (list of list of int) or of array
-        One entry per input of the model: lists of word ids, or an array [S, N, D].
-    targets : ndarray, or list of list of int
-        Class numbers [S] (int64), degrees [S] or vectors [S, outputs] (float32); or a sequence of
-        numbers from 1 on for each example.
-    also : mapping
-        What only the metrics of a kind read.
-    """
-
+    # One entry per input of the model: lists of word ids, or an array [S, N, D].
     inputs: tuple[Any, ...]
+    # ndarray, or list of list of int: class numbers [S] (int64), degrees [S] or vectors [S,
+    # outputs] (float32); or a sequence of numbers from 1 on for each example.
     targets: Any
-    also: Mapping[str, Any] = field(default_factory=dict)
+    also: Mapping[str, Any] = field(default_factory=dict)  # what only the metrics of a kind read
 
     def __len__(self) -> int:
         """Number of examples."""
@@ -206,43 +163,30 @@ class Split:
 
 @dataclass(frozen=True)
 class Data:
-    """What one run trains, chooses and tests on.
-
-    Attributes
-    ----------
-    train, dev, test : Split
-    width : int
-        Features of a token.
-    outputs : int
-        Classes, degrees, target features or tags.
-    embedding : ndarray or None
-        Initial word vectors [V, width], row 0 padding, row 1 unknown; None for vector inputs.
-    coverage : Coverage or None
-        Of the word vectors over the corpus.
-    encode, tokenise : callable or None
-        A text to word ids and to tokens, as the corpus was treated; None for vector inputs.
-    spell : callable or None
-        Tokens to the numbers of their characters [n, C], where the model is given these too.
-    characters : int
-        How many such numbers there are, that of padding (0) among them; 0 without.
-    test_items : ndarray of int, shape [S], or None
-        Places of the test examples in the table they come from; None for drawn data.
-    seen : ndarray of bool, shape [S], or None
-        Whether the text of a test example stands in the training table (the other folds) too.
-    """
+    """What one run trains, chooses and tests on."""
 
     train: Split
     dev: Split
     test: Split
-    width: int
-    outputs: int
+    width: int  # features of a token
+    outputs: int  # classes, degrees, target features or tags
+    # ndarray or None: initial word vectors [V, width], row 0 padding, row 1 unknown; None for
+    # vector inputs.
     embedding: np.ndarray | None = None
-    coverage: Coverage | None = None
+    coverage: Coverage | None = None  # of the word vectors over the corpus
+    # encode, tokenise: a text to word ids and to tokens, as the corpus was treated; None for vector
+    # inputs.
     encode: Any = None
     tokenise: Any = None
+    # Tokens to the numbers of their characters [n, C], where the model is given these too.
     spell: Any = None
+    # How many such numbers there are, that of padding (0) among them; 0 without.
     characters: int = 0
+    # ndarray of int, shape [S], or None: places of the test examples in the table they come from;
+    # None for drawn data.
     test_items: np.ndarray | None = None
+    # ndarray of bool, shape [S], or None: whether the text of a test example stands in the training
+    # table (the other folds) too.
     seen: np.ndarray | None = None
 
 

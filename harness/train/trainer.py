@@ -97,25 +97,15 @@ def finite(metrics: dict[str, float], what: str) -> dict[str, float]:
 
 @dataclass
 class Place:
-    """How far an epoch is.
+    """How far an epoch is."""
 
-    Attributes
-    ----------
-    steps, examples : int
-        Done in it.
-    total : Tensor, float64
-        Sum of the losses of these examples, where the model is: adding to it waits for nothing.
-    earlier : float
-        Seconds it took before the run went on in this process.
-    began : float
-        When this process began with it, by `time.perf_counter`.
-    """
-
-    steps: int
+    steps: int  # steps, examples: done in it
     examples: int
+    # Tensor, float64: sum of the losses of these examples, where the model is: adding to it waits
+    # for nothing.
     total: Tensor
-    earlier: float
-    began: float
+    earlier: float  # seconds it took before the run went on in this process
+    began: float  # when this process began with it, by `time.perf_counter`.
 
     def seconds(self) -> float:
         """It took so far."""
@@ -124,25 +114,9 @@ class Place:
 
 @dataclass(eq=False)
 class Trainer:
-    """Trains a model by a recipe.
+    """Trains a model by a recipe."""
 
-    Attributes
-    ----------
-    task, module, data, recipe, seed, device
-        As of `run.train_run`; the module is on the device.
-    spent : Spent
-    progress : str, optional
-        File that is overwritten with ``epoch of epochs``.
-    checkpoint : Checkpoint, optional
-        Where the state is saved now and then, always after a step.
-    epochs : list of dict
-        A row for each, see `run.train_run`.
-    best_epoch, best_value, best_state
-        Of the epoch that is best so far.
-    resumed : int
-        How often the run was killed and went on.
-    """
-
+    # task, module, data, recipe, seed, device: as of `run.train_run`; the module is on the device.
     task: Task
     module: nn.Module
     data: Data
@@ -150,13 +124,15 @@ class Trainer:
     seed: int
     device: torch.device
     spent: Spent
-    progress: str | None = None
+    progress: str | None = None  # file that is overwritten with ``epoch of epochs``
+    # Where the state is saved now and then, always after a step.
     checkpoint: Checkpoint | None = None
+    # A row for each, see `run.train_run`.
     epochs: list[dict[str, Any]] = field(default_factory=list)
-    best_epoch: int = 0
+    best_epoch: int = 0  # best_epoch, best_value, best_state: of the epoch that is best so far
     best_value: float = -math.inf
     best_state: dict[str, Any] = field(default_factory=dict)
-    resumed: int = 0
+    resumed: int = 0  # how often the run was killed and went on
 
     def __post_init__(self) -> None:
         self._objective = objective_of(self.task.kind)
@@ -260,7 +236,8 @@ class Trainer:
 
     def _judged(self, epoch: int, trained: Callable[[int], dict[str, Any]]) -> None:
         """A row of `epochs`: what training says of itself, and metrics after it."""
-        self._say(epoch)
+        if self.progress is not None:
+            Path(self.progress).write_text(f"{epoch} {self._most_epochs()}")
         if self._place is None:
             nothing = torch.zeros((), dtype=torch.float64, device=self.device)
             self._place = Place(0, 0, nothing, 0.0, time.perf_counter())
@@ -273,7 +250,11 @@ class Trainer:
             row |= {"judging": time.perf_counter() - began, "seconds": self._place.seconds()}
             self._place = None
             self.epochs.append(row)
-            self._keep_if_best(row)
+            chosen = row["test" if self.recipe.choose == "best-on-test" else "dev"]
+            value = chosen[self.task.metric] * (1 if self.task.higher_is_better else -1)
+            if value > self.best_value:
+                self.best_epoch, self.best_value = epoch, value
+                self.best_state = deepcopy(self.module.state_dict())
 
     @contextmanager
     def _averaged(self) -> Iterator[None]:
@@ -346,17 +327,6 @@ class Trainer:
         examples = getattr(self.data, split)
         found = self._objective.evaluate(self.task, self.module, examples, self.device)
         return finite(found, f"{split} metrics in epoch {epoch}")
-
-    def _keep_if_best(self, row: Mapping[str, Any]) -> None:
-        chosen = row["test" if self.recipe.choose == "best-on-test" else "dev"]
-        value = chosen[self.task.metric] * (1 if self.task.higher_is_better else -1)
-        if value > self.best_value:
-            self.best_epoch, self.best_value = row["epoch"], value
-            self.best_state = deepcopy(self.module.state_dict())
-
-    def _say(self, epoch: int) -> None:
-        if self.progress is not None:
-            Path(self.progress).write_text(f"{epoch} {self._most_epochs()}")
 
     def _most_epochs(self) -> int:
         return self.recipe.epochs

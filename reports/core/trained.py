@@ -288,7 +288,7 @@ class Against:
     @property
     def counted(self) -> str:
         """``10 paired seeds``."""
-        seeds = len({r.seed for r in self.values.replicates})
+        seeds = len({r.seed for r in self.values.of_each})
         return counted(self.values.units, len(self.values.rows), seeds)
 
 
@@ -301,13 +301,8 @@ def against(model: ModelRuns, other: ModelRuns) -> Against | None:
     folds = max(found, _folds(model.task)) if found else 0
     if not common or found == 1:
         return None
-    values = Values(
-        units=units_of(len({r.seed for r in common}), folds),
-        folds=folds,
-        replicates=tuple(common),
-        first=tuple(mine[r] for r in common),
-        second=tuple(theirs[r] for r in common),
-    )
+    units = units_of(len({r.seed for r in common}), folds)
+    values = Values(units, folds, {r: (mine[r], theirs[r]) for r in common})
     difference = values.difference()
     return None if difference is None else Against(model, other, values, difference)
 

@@ -7,9 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from harness.records.predictions import Predictions, keep, read
 from harness.train.recipe import Recipe
 from harness.train.run import train_run
-from harness.train.task import task
+from harness.train.task import Data, load, task
 
 SMALL: dict[str, Any] = {
     "width": 12,
@@ -28,6 +29,19 @@ STEPS = 4
 def small(name: str, **recipe: Any) -> Recipe:
     """A task's recipe, made small."""
     return replace(task(name).recipe, **{**SMALL, **recipe})
+
+
+def loaded(
+    folder: Path | None,
+    name: str,
+    vectors: str | None = None,
+    seed: int = 0,
+    fold: int | None = None,
+) -> Data:
+    """What a run of a task trains on, by the task's own word vectors unless others are given."""
+    one = task(name)
+    given = one.vectors if vectors is None else vectors
+    return load(one, one.recipe, None if folder is None else str(folder), given, seed, fold)
 
 
 def train(
@@ -76,6 +90,13 @@ def numbers(record: dict[str, Any]) -> dict[str, Any]:
         for row in record["epochs"]
     ]
     return {"epochs": rows, **{k: v for k, v in record.items() if k not in spent}}
+
+
+def kept(record: dict[str, Any], folder: Path) -> Predictions:
+    """The predictions of a run's record, by way of a file."""
+    found = read([folder], {"key": "k", "predictions": keep(folder, "k", record["predictions"])})
+    assert found is not None
+    return found
 
 
 def losses(record: dict[str, Any]) -> list[float]:

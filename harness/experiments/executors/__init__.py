@@ -20,48 +20,25 @@ LIMIT_SECONDS = 24 * 3600.0
 
 @dataclass(frozen=True)
 class Job:
-    """A call to be made in a process of its own.
+    """A call to be made in a process of its own."""
 
-    Attributes
-    ----------
-    key : str
-        Unique among the jobs of an executor.
-    label : str
-        For messages.
-    call : str
-        ``"package.module:function"``.
-    arguments : mapping
-        Its keyword arguments, as JSON can hold them.
-    code : str
-        Hash of the source that the call depends on; see `harness.experiments.design.run_code`.
-    data : str
-        Digest of the files that it reads; empty if none.
-    reports : bool
-        Whether the function takes ``progress``, a file in which it says how far it is.
-    """
-
-    key: str
-    label: str
-    call: str
-    arguments: Mapping[str, Any]
+    key: str  # unique among the jobs of an executor
+    label: str  # for messages
+    call: str  # ``"package.module:function"``.
+    arguments: Mapping[str, Any]  # its keyword arguments, as JSON can hold them
+    # Hash of the source that the call depends on; see `harness.experiments.design.run_code`.
     code: str = ""
-    data: str = ""
+    data: str = ""  # digest of the files that it reads; empty if none
+    # Whether the function takes ``progress``, a file in which it says how far it is.
     reports: bool = True
 
 
 @dataclass(frozen=True)
 class Standing:
-    """How far a job is.
+    """How far a job is."""
 
-    Attributes
-    ----------
-    seconds : float
-        Since it began.
-    epoch, epochs : int
-        The current one, and how many there will be at most; 0 while it is loading.
-    """
-
-    seconds: float
+    seconds: float  # since it began
+    # epoch, epochs: the current one, and how many there will be at most; 0 while it is loading.
     epoch: int = 0
     epochs: int = 0
 

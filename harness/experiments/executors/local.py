@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
@@ -79,15 +78,13 @@ class LocalExecutor:
         return self._pool.workers
 
     def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            folder = tempfile.TemporaryDirectory(prefix="attnbench-")
-            self._places = Path(stack.enter_context(folder))
-            stack.enter_context(self._pool)
-            self._stack = stack.pop_all()
+        self._folder = tempfile.TemporaryDirectory(prefix="attnbench-")
+        self._pool.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._stack.close()
+        self._pool.__exit__(*error)
+        self._folder.cleanup()
 
     def run(self, jobs: Jobs, on_tick: OnTick) -> Iterator[tuple[Job, Outcome]]:
         """Do all jobs; see `harness.experiments.executors.Executor`."""
@@ -99,13 +96,11 @@ class LocalExecutor:
         return self._pool.run(calls, tick)
 
     def _call(self, job: Job) -> Call:
-        arguments = dict(job.arguments)
-        if job.reports:
-            arguments["progress"] = str(self._places / job.key)
-        return Call(job.call, arguments, self._limits)
+        said = {"progress": str(Path(self._folder.name, job.key))} if job.reports else {}
+        return Call(job.call, {**job.arguments, **said}, self._limits)
 
     def _standing(self, job: Job, seconds: float) -> Standing:
-        said = self._places / job.key
+        said = Path(self._folder.name, job.key)
         # Absent until the first epoch; half-written for a moment at most.
         words = said.read_text().split() if said.exists() else []
         epoch, epochs = (int(words[0]), int(words[1])) if len(words) == 2 else (0, 0)
@@ -145,16 +140,10 @@ def local_executor(
         If GPUs can't be listed, or are not alike.
     """
     if fingerprint["device"] != "cuda":
-        return LocalExecutor([{}] * count, memory_share(fingerprint, count))
+        memory = available_memory() if fingerprint["device"] == "cpu" else None
+        return LocalExecutor([{}] * count, None if memory is None else int(0.9 * memory / count))
     devices = _gpus()
     return LocalExecutor(gpu_slots(devices, per_gpu or math.ceil(count / len(devices)))[:count])
-
-
-def memory_share(fingerprint: Mapping[str, Any], jobs: int) -> int | None:
-    """Bytes that each of so many jobs at a time may take; None on a GPU, or if unknown."""
-    if fingerprint["device"] != "cpu" or (available := available_memory()) is None:
-        return None
-    return int(0.9 * available / jobs)
 
 
 def _gpus() -> list[tuple[str, str]]:

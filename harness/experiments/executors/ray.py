@@ -1,29 +1,47 @@
-"""Jobs on an existing Ray cluster (extra ``cluster``). Ray is imported when it is used."""
+"""Jobs on an existing Ray cluster (extra ``cluster``). Ray is imported when it is used.
+
+On a node one run is done in a process of its own, if the node is like ours. The worker of the
+cluster does not train itself. It keeps an interpreter and gives it the run, as `local` does: limits
+hold, a segmentation fault or lack of memory is a result of the run and is told from the death of a
+node (which alone is tried again), and no run sees what an earlier one left in the process.
+"""
 
 from __future__ import annotations
 
 import logging
 import math
+import os
 import socket
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
+from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
 
 from harness.errors import UsageError
+from harness.experiments.design import run_code
 from harness.experiments.executors import (
     LIMIT_SECONDS,
+    PRELOAD,
     Job,
     Jobs,
     OnTick,
     Standing,
 )
-from harness.experiments.executors.node import KIND, OtherNode, perform
-from harness.isolate import Limits, Outcome
+from harness.experiments.executors.local import VISIBLE
+from harness.isolate import Interpreter, Limits, Outcome
 from harness.isolate.outcome import one_line
 from harness.isolate.pool import POLL_SECONDS
+from harness.measure.device import fingerprint
+from harness.registry import Registry, resolve
+from harness.train.data.corpora import data_digest
+from harness.train.task import task as find_task
 
+INSIDE = "harness.experiments.executors.ray:inside"
+KIND = ("device", "model", "driver", "cuda", "torch", "python")
+"""What of a fingerprint has to be the same on all nodes: it can change a result."""
 AHEAD = 2
 """Jobs handed to the cluster per job that it can do at a time: no worker waits for the driver, and
 a cluster that grows sees what is wanted."""
@@ -96,7 +114,7 @@ class RayExecutor:
                 f"--address {self._address}: no Ray cluster ({one_line(str(error))}); start one "
                 "with: ray start --head, or give its address"
             ) from None
-        if not self._count():
+        if not self._recount(at_once=True):
             self._ray.shutdown()
             raise UsageError(
                 f"no node of the cluster has {self._cpus:g} CPUs and {self._gpus:g} GPUs for a "
@@ -118,8 +136,7 @@ class RayExecutor:
     @property
     def workers(self) -> int:
         """Jobs that the living nodes can do at a time; 1 while there are none."""
-        self._recount()
-        return max(1, self._workers)
+        return max(1, self._recount())
 
     def run(self, jobs: Jobs, on_tick: OnTick) -> Iterator[tuple[Job, Outcome]]:
         """Do all jobs; see `harness.experiments.executors.Executor`.
@@ -152,7 +169,13 @@ class RayExecutor:
                 job = under_way.pop(reference)
                 began.pop(job.key, None)
                 yield job, self._outcome(reference)
-            self._refuse_desert()
+            # Ray would wait for ever, and nobody would know for what.
+            if not self._recount() and time.monotonic() - self._peopled > DESERTED_SECONDS:
+                raise UsageError(
+                    f"the cluster {self._address} has had no node for "
+                    f"{DESERTED_SECONDS / 60:.0f} min; finished runs are kept: start nodes, and "
+                    "the same command goes on"
+                )
             # How far a run is stands in a file of its node, which the driver does not see; but as
             # many as there is room for are running, the first submitted first.
             now = time.monotonic()
@@ -160,25 +183,13 @@ class RayExecutor:
                 began.setdefault(job.key, now)
             on_tick({key: Standing(now - begun) for key, begun in began.items()})
 
-    def _count(self) -> int:
-        self._workers = sum(self._room(node) for node in self._nodes())
-        self._counted = time.monotonic()
+    def _recount(self, at_once: bool = False) -> int:
+        now = time.monotonic()
+        if at_once or now - self._counted >= COUNT_SECONDS:
+            self._workers, self._counted = sum(map(self._room, self._nodes())), now
         if self._workers:
             self._peopled = self._counted
         return self._workers
-
-    def _recount(self) -> None:
-        if time.monotonic() - self._counted >= COUNT_SECONDS:
-            self._count()
-
-    def _refuse_desert(self) -> None:
-        # Ray would wait for ever, and nobody would know for what.
-        self._recount()
-        if not self._workers and time.monotonic() - self._peopled > DESERTED_SECONDS:
-            raise UsageError(
-                f"the cluster {self._address} has had no node for {DESERTED_SECONDS / 60:.0f} min; "
-                "finished runs are kept: start nodes, and the same command goes on"
-            )
 
     def _submit(self, job: Job) -> Any:
         call = {"call": job.call, "arguments": dict(job.arguments), "code": job.code}
@@ -256,3 +267,101 @@ def _reach(address: str) -> None:
 def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return one_line(lines[-1]) if lines else "no reason given"
+
+
+# On a node.
+
+
+class OtherNode(Exception):
+    """A node has other code, or is of another kind, than the driver: no run of ours is done."""
+
+
+def perform(job: Mapping[str, Any], limits: Mapping[str, Any], data: str) -> dict[str, Any]:
+    """Do one job; runs in a worker of the cluster.
+
+    Parameters
+    ----------
+    job : mapping
+        Arguments of `inside`.
+    limits : mapping
+        Fields of a `Limits`.
+    data : str
+        Digest of the driver's data files; empty if the job reads none.
+
+    Returns
+    -------
+    dict
+        ``outcome``, fields of an `Outcome`; ``node``, the host's name.
+
+    Raises
+    ------
+    OtherNode
+        If the data here are others.
+    """
+    told = job["arguments"]
+    if data and data != _data(told["task"], told["directory"], told["vectors"]):
+        raise OtherNode(
+            f"node {socket.gethostname()} has other data in {told['directory']} than this machine; "
+            "put the same files there on every node"
+        )
+    # A worker may be given another GPU for its next job.
+    outcome = _interpreter(os.environ.get(VISIBLE)).run(INSIDE, job, Limits(**limits))
+    return {"outcome": asdict(outcome), "node": socket.gethostname()}
+
+
+@cache
+def _interpreter(visible: str | None) -> Interpreter:
+    """An interpreter of this worker; it ends with it."""
+    return Interpreter("fork", preload=PRELOAD)
+
+
+@cache
+def _data(task: str, directory: str, vectors: str) -> str:
+    """Digest of the data here: once in a worker, for a file of vectors may be large."""
+    try:
+        return data_digest(find_task(task), Path(directory), vectors)
+    except UsageError as error:
+        raise OtherNode(f"node {socket.gethostname()}: {error}") from None
+
+
+def inside(call: str, arguments: Mapping[str, Any], code: str, kind: Mapping[str, Any]) -> Any:
+    """Make a call, if code and machine are the driver's; runs in a child of the worker.
+
+    Parameters
+    ----------
+    call : str
+    arguments : mapping
+        With ``model``, ``task`` and ``given``, whose code is compared.
+    code : str
+        Hash of the driver's.
+    kind : mapping
+        `KIND` of the driver's fingerprint.
+
+    Raises
+    ------
+    OtherNode
+        If something differs.
+    """
+    here = socket.gethostname()
+    load = find_task(arguments["task"]).load
+    found = run_code(arguments["model"].rpartition(".")[0], load, Registry(arguments["given"]))
+    if found != code:
+        raise OtherNode(
+            f"node {here} has other code for {arguments['model']} ({found}, this machine {code}); "
+            "install the same attnbench on every node"
+        )
+    own = fingerprint(kind["device"])
+    differs = [f"{k} {own[k]}, this machine {kind[k]}" for k in KIND if own[k] != kind[k]]
+    if differs:
+        raise OtherNode(
+            f"node {here} is of another kind ({'; '.join(differs)}); "
+            "records of a sweep are of one kind of machine, this one's"
+        )
+    return resolve(call)(**without_far_checkpoint(arguments))
+
+
+def without_far_checkpoint(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Without ``checkpoint`` if this node has no such folder: nobody would ever read it there."""
+    if "checkpoint" in arguments and not Path(arguments["checkpoint"]).parent.is_dir():
+        return {k: v for k, v in arguments.items() if not k.startswith("checkpoint")}
+    return dict(arguments)

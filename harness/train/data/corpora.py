@@ -26,58 +26,32 @@ PATH = Path(__file__).with_name("corpora.toml")
 
 @dataclass(frozen=True)
 class CorpusFile:
-    """One table of a corpus.
+    """One table of a corpus."""
 
-    Attributes
-    ----------
-    name : str
-        Below the data directory, without the ending of compression.
-    rows, bytes : int
-        Examples; size of the compressed file.
-    columns : tuple of str
-    sha256, content : str
-        Of the compressed file as it is handed on, and of what is in it. A copy is right if its
-        content is, whoever compressed it.
-    """
-
-    name: str
-    rows: int
+    name: str  # below the data directory, without the ending of compression
+    rows: int  # rows, bytes: examples; size of the compressed file
     bytes: int
     columns: tuple[str, ...]
+    # sha256, content: of the compressed file as it is handed on, and of what is in it. A copy is
+    # right if its content is, whoever compressed it.
     sha256: str
     content: str
 
 
 @dataclass(frozen=True)
 class HubSource:
-    """A data set of the public hub, or text files below an address, at one revision.
+    """A data set of the public hub, or text files below an address, at one revision."""
 
-    Attributes
-    ----------
-    repository, revision : str
-        The name of a data set, or an address, below which are a revision's files.
-    files : mapping
-        File of each split.
-    """
-
+    # repository, revision: the name of a data set, or an address, below which are a revision's
+    # files.
     repository: str
     revision: str
-    files: Mapping[str, str]
+    files: Mapping[str, str]  # file of each split
 
 
 @dataclass(frozen=True)
 class KnownCorpus:
-    """A corpus: what it is, where it comes from, its files.
-
-    Attributes
-    ----------
-    name, what, licence, source, original, note : str
-    files : tuple of CorpusFile
-    hub : HubSource or None
-        From which the same rows can be made.
-    yours : mapping
-        Examples of the files that the user makes, by name; of these nothing else can be checked.
-    """
+    """A corpus: what it is, where it comes from, its files."""
 
     name: str
     what: str
@@ -86,7 +60,8 @@ class KnownCorpus:
     original: str
     note: str
     files: tuple[CorpusFile, ...]
-    hub: HubSource | None = None
+    hub: HubSource | None = None  # from which the same rows can be made
+    # Examples of the files that the user makes, by name; of these nothing else can be checked.
     yours: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -139,20 +114,13 @@ def supplied() -> Mapping[str, str]:
 
 @dataclass(frozen=True)
 class FileState:
-    """What is found of one file in a data directory.
-
-    Attributes
-    ----------
-    name : str
-    status : {"right", "wrong", "missing", "yours"}
-        ``yours``: a file that the user made; it has no checksum.
-    detail : str
-        What is wrong, or how a missing file is made; empty otherwise.
-    """
+    """What is found of one file in a data directory."""
 
     name: str
+    # {"right", "wrong", "missing", "yours"}: ``yours`` is a file that the user made; it has no
+    # checksum.
     status: Literal["right", "wrong", "missing", "yours"]
-    detail: str = ""
+    detail: str = ""  # what is wrong, or how a missing file is made; empty otherwise
 
 
 def found_in(folder: Path, file: CorpusFile) -> FileState:

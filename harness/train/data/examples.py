@@ -11,8 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.train.data.vectors import NO_VECTORS, no_vectors, read_vectors
-from harness.train.data.vocabulary import Tokens, Vocabulary, coverage
+from harness.train.data.vectors import (
+    NO_VECTORS,
+    Tokens,
+    Vocabulary,
+    coverage,
+    no_vectors,
+    read_vectors,
+)
 from harness.train.task import Data, Split
 
 DEV_SHARE = 0.1
@@ -48,17 +54,10 @@ def cross_validated(count: int, folds: int, fold: int, seed: int) -> Mapping[str
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Examples before their words are numbers.
+    """Examples before their words are numbers."""
 
-    Attributes
-    ----------
-    sides : sequence of list of tokens
-        One entry per input of the model.
-    targets : ndarray, shape [S]
-    """
-
-    sides: Sequence[Sequence[Tokens]]
-    targets: NDArray[Any]
+    sides: Sequence[Sequence[Tokens]]  # one entry per input of the model
+    targets: NDArray[Any]  # ndarray, shape [S]
 
     def take(self, index: Index) -> Examples:
         """Some of them, in the order of the index."""
@@ -71,21 +70,14 @@ class Examples:
 
 @dataclass(frozen=True, eq=False)
 class Splits:
-    """Train, dev and test.
-
-    Attributes
-    ----------
-    train, dev, test : Examples
-    items : ndarray of int, shape [S]
-        Places of the test examples in their table.
-    seen : ndarray of bool, shape [S]
-        Whether the text of a test example stands in the training table too: whatever of it is dev.
-    """
+    """Train, dev and test."""
 
     train: Examples
     dev: Examples
     test: Examples
-    items: Index
+    items: Index  # ndarray of int, shape [S]: places of the test examples in their table
+    # ndarray of bool, shape [S]: whether the text of a test example stands in the training table
+    # too: whatever of it is dev.
     seen: NDArray[np.bool_]
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.train.data.corpora import CorpusFile, HubSource, KnownCorpus, corpora, found_in
+from harness.train.data.corpora import HubSource, KnownCorpus, corpora, found_in
 from harness.train.data.directory import VARIABLE
 
 NAME = "hub"
@@ -119,7 +119,8 @@ def fetch(corpus: KnownCorpus, folder: Path) -> None:
     assert corpus.hub is not None
     tables = CONVERSIONS[corpus.name](_splits(corpus.hub))
     for file in corpus.files:
-        content = _content(file, tables[file.name])
+        lines = ["\t".join(fields) + "\n" for fields in (file.columns, *tables[file.name])]
+        content = "".join(lines).encode()
         if hashlib.sha256(content).hexdigest() != file.content:
             raise UsageError(
                 f"{corpus.hub.repository} at {corpus.hub.revision[:10]} does not give the rows of "
@@ -130,11 +131,9 @@ def fetch(corpus: KnownCorpus, folder: Path) -> None:
 
 
 def _splits(source: HubSource) -> dict[str, HubSplit]:
-    return _lines(source) if "://" in source.repository else _loaded(source)
-
-
-def _lines(source: HubSource) -> dict[str, HubSplit]:
-    """Lines of text files, unpacked, in the place of rows."""
+    """Of a data set; or lines of text files, unpacked, in the place of rows."""
+    if "://" not in source.repository:
+        return _loaded(source)
     splits = {}
     for name, file in source.files.items():
         address = f"{source.repository}/{source.revision}/{file}"
@@ -169,21 +168,12 @@ def _loaded(source: HubSource) -> dict[str, HubSplit]:
         )
     except Exception as error:  # of the library, of its transport, of the network: all kinds
         raise _refusal(source.repository, error) from error
-    return {name: _split(loaded[name]) for name in source.files}
-
-
-def _split(loaded: Any) -> HubSplit:
-    names = {
-        column: list(feature.names)
-        for column, feature in loaded.features.items()
-        if getattr(feature, "names", None)
-    }
-    return HubSplit([dict(row) for row in loaded], names)
-
-
-def _content(file: CorpusFile, table: Table) -> bytes:
-    lines = [file.columns, *table]
-    return "".join("\t".join(fields) + "\n" for fields in lines).encode()
+    splits = {}
+    for name in source.files:
+        features = loaded[name].features.items()
+        names = {c: list(f.names) for c, f in features if getattr(f, "names", None)}
+        splits[name] = HubSplit([dict(row) for row in loaded[name]], names)
+    return splits
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -200,17 +190,10 @@ def _write(path: Path, content: bytes) -> None:
 
 @dataclass(frozen=True)
 class HubSplit:
-    """One split as the library hands it over.
+    """One split as the library hands it over."""
 
-    Attributes
-    ----------
-    rows : sequence of mapping
-        Values by column; a class is a number.
-    names : mapping
-        Names of the classes, by column.
-    """
-
-    rows: Sequence[Mapping[str, Any]]
+    rows: Sequence[Mapping[str, Any]]  # values by column; a class is a number
+    # Names of the classes, by column.
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
@@ -275,37 +258,34 @@ def multi30k(splits: Mapping[str, HubSplit]) -> dict[str, Table]:
 
 def ud_ewt(splits: Mapping[str, HubSplit]) -> dict[str, Table]:
     """Of CoNLL-U: FORM, UPOS and XPOS of syntactic words, whose ID is a number alone."""
-
-    def word(fields: Sequence[str]) -> tuple[str, ...]:
-        return (fields[1], fields[3], fields[4]) if fields[0].isdigit() else ()
-
-    return {f"ud_ewt/{name}.tsv": _sentences(split, word) for name, split in splits.items()}
+    places, word = (1, 3, 4), str.isdigit
+    return {f"ud_ewt/{name}.tsv": _sentences(split, places, word) for name, split in splits.items()}
 
 
 def wnut17(splits: Mapping[str, HubSplit]) -> dict[str, Table]:
     """Of its makers' files: a token and its tag a line."""
-
-    def word(fields: Sequence[str]) -> tuple[str, ...]:
-        return fields[0], fields[-1]
-
-    return {f"wnut17/{name}.tsv": _sentences(split, word) for name, split in splits.items()}
+    return {f"wnut17/{name}.tsv": _sentences(split, (0, -1)) for name, split in splits.items()}
 
 
-def _sentences(split: HubSplit, word: Callable[[Sequence[str]], tuple[str, ...]]) -> Table:
+def _sentences(
+    split: HubSplit, places: Sequence[int], is_word: Callable[[str], bool] = bool
+) -> Table:
     """One row a sentence; a line whose first field is empty ends it.
 
     Parameters
     ----------
-    word : callable
-        From the fields of a line, separated by tabs, its value in each column; () is no word.
+    places : sequence of int
+        Of a line's fields, separated by tabs, those of the columns.
+    is_word : callable
+        Whether a line is a word, by its first field.
     """
     table: Table = []
     words: list[tuple[str, ...]] = []
     for row in (*split.rows, {"text": ""}):
         fields = row["text"].removesuffix("\r").split("\t")
-        if fields[0]:
-            words += filter(None, [word(fields)])
-        elif words:
+        if is_word(fields[0]):
+            words.append(tuple(fields[place] for place in places))
+        elif words and not fields[0]:
             table.append(tuple(" ".join(column) for column in zip(*words, strict=True)))
             words = []
     return table

@@ -1,10 +1,11 @@
-"""Word vectors: finding their file, reading it, finding a word."""
+"""Word vectors: finding their file, reading it, finding a word; and the vocabulary around them."""
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -20,6 +21,20 @@ from harness.train.data.directory import VARIABLE, combined, digest_of, lines_of
 NO_VECTORS = "none"
 """``--vectors none``: all words start from random vectors."""
 
+PADDING = 0
+"""Row of the embedding table that stands for no word; all zeros."""
+UNKNOWN = 1
+"""Row for every word that is not in the vocabulary."""
+SPECIAL = 2
+"""Number of these rows, and so the row of the first word."""
+
+UNIFORM = 0.05
+"""Words without a vector start from the uniform distribution on (-0.05, 0.05)."""
+LEAST_COUNT = 2
+"""Words without a vector get a row of their own from this count in train on; the rarer ones share
+the row of unknown words, which is trained by them."""
+
+Tokens = Sequence[str]
 Line = tuple[int, bytes]
 """Number of a line, and the line without its end."""
 Table = tuple[list[str], NDArray[np.float32], bool]
@@ -28,26 +43,14 @@ Table = tuple[list[str], NDArray[np.float32], bool]
 
 @dataclass(frozen=True, eq=False)
 class Vectors:
-    """A table of word vectors.
+    """A table of word vectors."""
 
-    Attributes
-    ----------
-    name : str
-        The file's name without its endings, such as ``glove.840B.300d``.
-    rows : mapping
-        Row of each word, in the order of the matrix.
-    matrix : float32 [V, d]
-    cased : bool
-        Whether the file has words with capital letters.
-    digest : str
-        Short hash of the file's whole content, as of `directory.digest_of`; it depends neither on
-        compression nor on which rows were kept.
-    """
-
-    name: str
-    rows: Mapping[str, int]
-    matrix: NDArray[np.float32]
-    cased: bool
+    name: str  # the file's name without its endings, such as ``glove.840B.300d``.
+    rows: Mapping[str, int]  # row of each word, in the order of the matrix
+    matrix: NDArray[np.float32]  # float32 [V, d]
+    cased: bool  # whether the file has words with capital letters
+    # Short hash of the file's whole content, as of `directory.digest_of`; it depends neither on
+    # compression nor on which rows were kept.
     digest: str
 
     @property
@@ -285,3 +288,69 @@ def _error(path: Path, number: int, given: str, expected: str) -> UsageError:
     return UsageError(
         f"{path}:{number}: {given}; expected {expected}; correct the line or copy the file again"
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """Which row of the embedding table a word has; made by `build`."""
+
+    # Word of each row from `SPECIAL` on: those with a vector in the order of their table, then
+    # those of the training data without one, sorted.
+    words: tuple[str, ...]
+    vectors: Vectors
+    own: Mapping[str, int]  # row of each training word without a vector
+
+    @classmethod
+    def build(cls, sentences: Iterable[Tokens], vectors: Vectors) -> Vocabulary:
+        """Vocabulary of training sentences and of the words that have a vector."""
+        counts = Counter(
+            vectors.folded(token)
+            for sentence in sentences
+            for token in sentence
+            if vectors.find(token) is None
+        )
+        without = sorted(word for word, count in counts.items() if count >= LEAST_COUNT)
+        own = {word: row for row, word in enumerate(without, start=SPECIAL + len(vectors.rows))}
+        return cls((*vectors.rows, *without), vectors, own)
+
+    def index(self, word: str) -> int:
+        """Row of the word; `UNKNOWN` if it has no vector and no row of its own."""
+        row = self.vectors.find(word)
+        return self.own.get(self.vectors.folded(word), UNKNOWN) if row is None else SPECIAL + row
+
+    def encode(self, tokens: Tokens) -> list[int]:
+        """Rows of the tokens; never that of padding."""
+        return [self.index(token) for token in tokens]
+
+    def embedding(self, seed: int) -> NDArray[np.float32]:
+        """Initial values of the embedding, [SPECIAL + len(words), width].
+
+        Row `PADDING` is zero; row `UNKNOWN` and those of words without a vector are drawn from
+        U(-`UNIFORM`, `UNIFORM`); the others are their vectors. A random row depends on the seed,
+        the width and its place only, not on the vectors.
+        """
+        shape = (SPECIAL + len(self.words), self.vectors.width)
+        table = np.random.default_rng(seed).uniform(-UNIFORM, UNIFORM, shape).astype(np.float32)
+        table[PADDING] = 0
+        table[SPECIAL : SPECIAL + len(self.vectors.rows)] = self.vectors.matrix
+        return table
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How many words of a corpus have a vector."""
+
+    vectors: str  # name of the vectors
+    # vocabulary, covered: distinct words (lower-cased first, where the vectors are), and those with
+    # a vector.
+    vocabulary: int
+    covered: int
+    running_words: int  # running_words, covered_running: the same for every occurrence
+    covered_running: int
+
+
+def coverage(sentences: Iterable[Tokens], vectors: Vectors) -> Coverage:
+    """Coverage of sentences by vectors."""
+    counts = Counter(vectors.folded(token) for sentence in sentences for token in sentence)
+    found = [count for word, count in counts.items() if vectors.find(word) is not None]
+    return Coverage(vectors.name, len(counts), len(found), counts.total(), sum(found))

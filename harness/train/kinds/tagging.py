@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -13,11 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from harness.registry import Registry
 from harness.stats.spans import has_spans, spans_of
 from harness.stats.sums import SUMMED
 from harness.train.batches import gather, in_order
-from harness.train.encoder import encoder, stream
 from harness.train.objective import EVALUATION_BATCH, Objective, embedding
 from harness.train.recipe import Recipe
 from harness.train.task import Data, Split, Task
@@ -71,33 +68,19 @@ class Tagging(Objective):
         {name: partial(metric, name) for name in ("tag_accuracy", UNSEEN, "span_f1")}
     )
 
-    def build(
-        self,
-        task: Task,
-        model: str,
-        options: Mapping[str, str],
-        data: Data,
-        recipe: Recipe,
-        registry: Registry,
-        seed: int,
-    ) -> nn.Module:
-        """As of `Objective`, without pooling; the fusion is given what words are made of too."""
-        filters = recipe.characters if data.characters else 0
-        wide = replace(data, width=data.width + filters)
-        encode, width = encoder(model, options, wide, recipe, registry, seed, pooled=False)
-        torch.manual_seed(stream(seed, "head"))
-        return self.head(task, encode, data, recipe, {"width": width})
-
     def head(
         self, task: Task, encode: Encoder, data: Data, recipe: Recipe, sizes: Mapping[str, Any]
     ) -> nn.Module:
-        """A linear layer for each word; a chain if the recipe asks for it."""
+        """A linear layer for each word; a chain if the recipe asks for it.
+
+        What comes out of the encoder was given what words are made of too.
+        """
         assert isinstance(encode, TokenEncoder)
         words = embedding(data)
         if recipe.characters and data.characters:
             table = words.words.weight.detach()
             words = SpelledEmbedding(table, data.characters, recipe.characters, recipe.dropout)
-        return Tagger(words, encode, tags=data.outputs, crf=recipe.crf, **sizes)
+        return Tagger(words, encode, tags=data.outputs, crf=recipe.crf, width=sizes["width"])
 
     def losses(self, recipe: Recipe, output: Tensor, targets: Tensor) -> Tensor:
         """Negative log-likelihood of each sentence, weighed so that the mean is one over words.
@@ -154,4 +137,4 @@ class Tagging(Objective):
         }
 
 
-OBJECTIVE = Tagging()
+OBJECTIVES = {"tagging": Tagging()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -40,11 +41,6 @@ Search = Callable[[Translator, Tensor, Tensor], list[list[int]]]
 def limits(source: Tensor) -> Tensor:
     """Most tokens of the translations of sentences [B, N]: twice as many and ten."""
     return 2 * (source != PADDING).sum(1) + 10
-
-
-def by_beam(model: Translator, source: Tensor, most: Tensor) -> list[list[int]]:
-    """As the test is translated."""
-    return beam_search(model, source, most, BEAMS, ALPHA)
 
 
 def texts(said: Sequence[Sequence[int]], split: Split) -> list[str]:
@@ -157,7 +153,8 @@ class Translation(Objective):
     def outputs(self, module: nn.Module, split: Split, device: torch.device) -> Tensor:
         """Tokens that a beam search finds, 0 behind them: [S, L], the further split's below."""
         parts = [split, *([split.also["further"]] if "further" in split.also else [])]
-        said = [tokens for part in parts for tokens in self._said(module, part, device, by_beam)]
+        search = partial(beam_search, beams=BEAMS, alpha=ALPHA)
+        said = [tokens for part in parts for tokens in self._said(module, part, device, search)]
         return padded(said)
 
     def predict(self, output: Tensor) -> list[list[int]]:
@@ -223,4 +220,4 @@ def _alone(split: Split) -> dict[str, Any]:
     return {name: value for name, value in split.also.items() if name != "further"}
 
 
-OBJECTIVE = Translation()
+OBJECTIVES = {"translation": Translation()}

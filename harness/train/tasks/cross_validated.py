@@ -58,8 +58,6 @@ def _task(
         name=name,
         summary=f"{summary}, 2 classes; {examples:,} examples",
         source=source,
-        kind="classification",
-        metrics=("accuracy",),
         split="10 folds, fixed by the corpus alone and the same for all models and seeds; a tenth "
         f"of the other nine, drawn by the seed, is dev{note}",
         load=f"harness.train.tasks.cross_validated:{name}",

@@ -7,12 +7,7 @@ from harness.train.recipe import Recipe
 from harness.train.task import Task
 
 load = Parallel(
-    files=(
-        "multi30k/train.tsv",
-        "multi30k/dev.tsv",
-        "multi30k/test2016.tsv",
-        "multi30k/test2017.tsv",
-    ),
+    files=tuple(f"multi30k/{name}.tsv" for name in ("train", "dev", "test2016", "test2017")),
     source="en_tok",
     target="de_tok",
 )

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
-from harness.train.data.tagged import made_up
-from harness.train.data.vocabulary import SPECIAL
+from harness.train.data.texts import made_up
+from harness.train.data.vectors import SPECIAL
 from harness.train.recipe import Recipe
 from harness.train.task import Data, Split, Task
 

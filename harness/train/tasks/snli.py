@@ -43,8 +43,6 @@ TASKS = (
         name="snli",
         summary="entailment, neutral or contradiction; 549,367 (yours) / 9,842 / 9,824 pairs",
         source="Bowman et al. 2015; MTSA Table 1",
-        kind="classification",
-        metrics=("accuracy",),
         split="official train, dev and test, the same for every seed; all training pairs, where "
         "the released program leaves out the longest 3 %",
         load="harness.train.tasks.snli:load",

@@ -40,8 +40,6 @@ TASKS = (
         name="sst5",
         summary="sentiment in 5 degrees, trained on sentences; 8,544 / 1,101 / 2,210",
         source=_SOURCE,
-        kind="classification",
-        metrics=("accuracy",),
         split="official train, dev and test sentences, the same for every seed",
         load="harness.train.tasks.sst5:sentences",
         recipe=replace(SENTENCES, patience=3),
@@ -54,8 +52,6 @@ TASKS = (
         name="sst5_phrases",
         summary="the same, trained on the 159,274 distinct phrases of the training sentences",
         source=_SOURCE,
-        kind="classification",
-        metrics=("accuracy",),
         split="every distinct phrase of the official training sentences (these too), each once; "
         "official dev and test sentences",
         load="harness.train.tasks.sst5:phrases",

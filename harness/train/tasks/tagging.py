@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.train.data.tagged import Tagged
+from harness.train.data.texts import Tagged
 from harness.train.recipe import Recipe
 from harness.train.task import Task
 

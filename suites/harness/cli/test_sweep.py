@@ -6,7 +6,6 @@ import io
 import sys
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -16,8 +15,8 @@ from harness.cli.running import Told
 from harness.cli.sweep import command, failures, print_table
 from harness.errors import UsageError
 from harness.experiments import sweep as sweeps
+from harness.experiments.declare import planned
 from harness.experiments.design import Surroundings, make_design
-from harness.experiments.design_file import planned
 from harness.experiments.executors import local
 from harness.experiments.executors.ray import import_ray
 from harness.experiments.model import parse_model
@@ -266,10 +265,9 @@ def test_every_model_of_the_published_plans_can_be_built(path: Path) -> None:
     entries = declared(*parts).entries
     assert {e.run.seed for e in entries} >= asked
     for run in {(str(e.run.model), e.run.task): e.run for e in entries}.values():
-        words: Any = SimpleNamespace(width=16 if run.task.startswith("mirrored") else 100)
-        model = run.model
+        words, model = 16 if run.task.startswith("mirrored") else 100, run.model
         _, width = encoder(model.name, dict(model.options), words, run.recipe, Registry(), 0)
-        assert width in (words.width, run.recipe.width)
+        assert width in (words, run.recipe.width)
 
 
 @pytest.mark.parametrize(

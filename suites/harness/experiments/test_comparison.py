@@ -287,8 +287,6 @@ def test_folds_are_judged_with_the_corrected_variance() -> None:
 
 def test_seeds_on_the_same_folds_are_averaged_inside_them() -> None:
     once, thrice = folded(1), folded(3)
-    assert thrice.difference is not None
-    assert once.difference is not None
     assert thrice.difference.count_first == 10
     assert thrice.difference.p == pytest.approx(once.difference.p), "no new test examples"
     assert thrice.values[4][1] == pytest.approx(once.values[4][1] + 0.001)
@@ -300,7 +298,6 @@ def test_seeds_on_the_same_folds_are_averaged_inside_them() -> None:
 def test_a_design_that_takes_folds_for_seeds_is_not_believed() -> None:
     right = folded(1)
     found = judged({**right.design, "folds": 0, "units": "seeds"}, list(right.runs))
-    assert found.difference is not None
     assert found.difference.test == "corrected resampled t"
     assert warned("takes folds for seeds", found)
     assert found.difference == right.difference
@@ -309,7 +306,6 @@ def test_a_design_that_takes_folds_for_seeds_is_not_believed() -> None:
 
 def test_folds_may_be_equal_or_too_few() -> None:
     found = folded(1, gain=0.001, margin=0.01)
-    assert found.difference is not None
     assert found.equivalence_p == equivalence(found.difference, 0.01)
     assert found.verdict == "practically equal"
     few = folded(1, folds=4)

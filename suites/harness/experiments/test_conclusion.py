@@ -9,12 +9,14 @@ import pytest
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
+from harness.cli.compare import as_json
 from harness.experiments.conclusion import Conclusion, conclude, conclusions
+from harness.experiments.estimate import Sought
 from harness.experiments.preregistration import designs
 from harness.experiments.replicates import Replicate, replicates, units_of
 from harness.experiments.tables import columns, omnibus, reading, task_rows, tied_on
 from harness.stats import chances, compare_means, friedman
-from suites.support.comparisons import RECIPE, B, family, judged, run, runs
+from suites.support.comparisons import RECIPE, A, B, compared, design, family, judged, run, runs
 
 SEEDS = 6
 
@@ -53,7 +55,6 @@ def test_holm_is_over_all_comparisons() -> None:
     assert verdicts["mtsa.fused"] == "undecided"
     # Alone it would have been better: one of four it is not.
     lonely = next(c for c in found.comparisons if c.first == "bi_lstm.packed")
-    assert lonely.difference is not None
     assert lonely.difference.p < 0.05 < (lonely.adjusted_p or 0)
     assert lonely.verdict == "undecided"
     assert "by Holm over 4 comparisons" in lonely.sentence
@@ -81,7 +82,6 @@ def test_an_unfinished_comparison_counts_among_them_and_finds_nothing() -> None:
     found = conclude(record, records)
     first, second = found.comparisons
     assert (first.verdict, first.adjusted_p) == ("unfinished", 1.0)
-    assert second.difference is not None
     assert second.adjusted_p == pytest.approx(2 * second.difference.p)
     assert not found.complete
     none = conclude(record, [r for r in records if r.get("model") != "disa.plain"])
@@ -98,7 +98,6 @@ def test_claims_of_equality_are_adjusted_by_themselves() -> None:
     assert "p equal, Holm" in columns(found.comparisons)
     assert {len(row) for row in task_rows(found.comparisons)} == {len(columns(found.comparisons))}
     for c in found.comparisons:
-        assert c.difference is not None
         assert c.chances == chances(c.difference, True, 0.02)
 
 
@@ -121,11 +120,9 @@ def test_what_was_not_trained_alike_is_no_win() -> None:
     assert {c.verdict for c in found.comparisons} == {"better"}
     assert [c.said for c in found.of_task("cr")] == ["better", "better (not counted)"]
     assert found.sentences[0].endswith("5 better, 1 better (not counted)")
-    assert found.overall is not None
     assert [row.tasks.wins for row in found.overall.rows] == [3, 2]
     why = "not counted over tasks, as the training was not alike: none.fused on cr"
     assert f"{why}; such tasks have no part in the ranks" in found.overall.warnings
-    assert found.overall.ties is not None
     assert found.overall.ties.omnibus.blocks == 2
     assert set(found.ties["trec"].omnibus.ranks) == {B, "disa.plain", "none.fused"}
     assert found.ties.keys() == {"trec", "mpqa"}, "of cr two models are left"
@@ -146,7 +143,6 @@ def test_what_could_have_been_found_allows_for_the_others() -> None:
     found = concluded()
     place = columns(found.comparisons).index("detectable")
     for c, row in zip(found.comparisons, task_rows(found.comparisons)[1:], strict=True):
-        assert c.difference is not None
         assert row[place] == c.unit.size(c.difference.detectable_among(4))
     assert "judged as one of 4." in reading(found)[1]
 
@@ -168,12 +164,10 @@ FIVE = ["trec", "cr", "mpqa", "subj", "mr"]
 def test_over_tasks_of_one_metric_means_are_compared() -> None:
     many = concluded(FIVE)
     found = many.overall
-    assert found is not None
     assert found.tasks == tuple(FIVE)
     row = next(r for r in found.rows if r.model == "disa.plain")
     means: dict[str, list[float]] = {}
     for c in many.comparisons:
-        assert c.difference is not None
         means.setdefault(c.first, []).append(c.difference.mean_first)
     means[B] = [c.difference.mean_second for c in many.comparisons[:: len(GAINS)] if c.difference]
     assert row.tasks.difference == compare_means(means["disa.plain"], means[B], paired=True)
@@ -181,7 +175,6 @@ def test_over_tasks_of_one_metric_means_are_compared() -> None:
     p_values = [r.tasks.difference.p for r in found.rows if r.tasks.difference]
     adjusted = [r.adjusted_p for r in found.rows]
     assert adjusted == pytest.approx(multipletests(p_values, method="holm")[1], abs=1e-10)
-    assert found.ties is not None
     assert found.ties.omnibus == friedman(means)
     assert any("Friedman" in why for why in found.why)
     assert any("5 tasks with accuracy" in why for why in found.why)
@@ -201,15 +194,12 @@ def test_a_p_that_no_permutation_reached_is_a_bound() -> None:
 def test_over_tasks_of_several_metrics_only_ranks_and_signs_are_mixed() -> None:
     tasks = ["trec", "mse", "sick", "cr"]
     found = concluded(tasks).overall
-    assert found is not None
     row = found.rows[0]
     assert (row.shared, row.metric) == (("trec", "cr"), "accuracy")
     assert (row.tasks.wins, row.tasks.losses) == (4, 0), "less error is a win"
     assert row.verdict == "descriptive only"
-    assert found.ties is not None
     assert found.ties.omnibus.ranks["disa.plain"] == 1.0, "also where lower is better"
     unlike = concluded(["mse", "sick"]).overall
-    assert unlike is not None
     assert unlike.rows[0].tasks.difference is None
     assert unlike.rows[0].verdict == "signs only"
     assert any("exact sign test" in why for why in unlike.why)
@@ -218,19 +208,16 @@ def test_over_tasks_of_several_metrics_only_ranks_and_signs_are_mixed() -> None:
 def test_what_is_over_tasks_needs_tasks() -> None:
     assert concluded(["trec"]).overall is None
     two = concluded(FIVE, gains={"disa.plain": 0.06}).overall
-    assert two is not None
     assert two.ties is None, "of two models the ranks say no more than the signs"
     record = family(["disa.plain"], ["trec", "cr", "mr"])
     records = [record]
     for task in ("trec", "cr"):
         records += [*runs(B, noisy(0.8, 1), task), *runs("disa.plain", noisy(0.9, 2), task)]
     partly = conclude(record, records).overall
-    assert partly is not None
     assert (partly.tasks, partly.left_out) == (("trec", "cr"), ("mr",))
     # One seed of many is no mean of a task.
     records += [*runs(B, [0.8], "mr"), *runs("disa.plain", [0.9], "mr")]
     partly = conclude(record, records).overall
-    assert partly is not None
     assert (partly.tasks, partly.left_out) == (("trec", "cr"), ("mr",))
 
 
@@ -254,8 +241,6 @@ def test_a_diverged_run_does_not_decide_the_ranks() -> None:
     tasks = ["trec", "cr", "mr"]
     for models in (["disa.plain", "none.fused"], ["none.fused", "disa.plain"]):
         found = diverged(models, tasks, {"disa.plain": [0]})
-        assert found.overall is not None
-        assert found.overall.ties is not None
         # By hand: on seeds 1 to 5 the baseline is before none.fused before disa, on all tasks.
         ranks = {B: 1.0, "none.fused": 2.0, "disa.plain": 3.0}
         assert found.overall.ties.omnibus.ranks == ranks
@@ -266,14 +251,12 @@ def test_a_diverged_run_does_not_decide_the_ranks() -> None:
         assert "rest on 5 of 6 seeds of trec, 5 of 6 seeds of cr, 5 of 6 seeds of mr" in told
         assert told in found.warnings
     alike = diverged(["disa.plain", "none.fused"], tasks, {})
-    assert alike.overall is not None
     assert alike.overall.warnings == ()
 
 
 def test_a_task_without_a_common_replicate_is_left_out() -> None:
     failing = {"disa.plain cr": [0, 1, 2], "none.fused cr": [3, 4, 5]}
     found = diverged(["disa.plain", "none.fused"], ["trec", "cr", "mr"], failing)
-    assert found.overall is not None
     assert (found.overall.tasks, found.overall.left_out) == (("trec", "mr"), ("cr",))
     assert any("cr is left out" in w and "none of its 6 seeds" in w for w in found.warnings)
 
@@ -284,10 +267,10 @@ def test_ranks_of_folds_are_of_common_folds_and_seeds() -> None:
     base = {(s, f): 0.9 - 0.3 * (f == 2) - 0.1 * s for s in (0, 1) for f in range(3)}
     own = {B: 0.0, "a.x": -0.01, "b.x": -0.02}
     records: list[dict[str, Any]] = [record]
-    for design in record["designs"]:
-        model, task = design["models"][0], design["task"]
+    for one in record["designs"]:
+        model, task = one["models"][0], one["task"]
         keys = [[f"{m} {task} {s} {f}" for m in (model, B)] for s, f in base]
-        design |= {"folds": 3, "units": "repeated folds", "seeds": [0, 1], "runs": keys}
+        one |= {"folds": 3, "units": "repeated folds", "seeds": [0, 1], "runs": keys}
     for model, more in own.items():
         for task in ("cr", "mr"):
             for (seed, fold), value in base.items():
@@ -306,8 +289,6 @@ def test_ranks_of_folds_are_of_common_folds_and_seeds() -> None:
     assert whole.ties == {}
     assert tied_on(whole, "cr")[0].startswith("no ranks over folds: they share training examples")
     found = whole.overall
-    assert found is not None
-    assert found.ties is not None
     assert found.ties.omnibus.ranks == {B: 1.0, "a.x": 2.0, "b.x": 3.0}
     assert "rest on 5 of 6 replicates of cr, 5 of 6 replicates of mr" in found.warnings[0]
 
@@ -376,3 +357,112 @@ def test_families_are_no_single_comparisons() -> None:
     assert [d["family"] for d in designs(records)] == ["f", "f"]
     older = {**record, "key": "g", "session": "old", "at": "2025-01-01"}
     assert [m.key for m in conclusions([record, older, *records[1:]])] == ["f"]
+
+
+# What is missing to decide a comparison: by simulation, as one of several, and in words.
+
+
+DRAWS = 40_000
+BASE = np.array([0.80, 0.81, 0.79, 0.80, 0.82])
+
+
+def undecided(mean: float = 0.003, sd: float = 0.01, count: int = 5) -> np.ndarray:
+    """Differences with exactly this mean and deviation."""
+    return mean + sd * stats.zscore(np.arange(count) ** 2, ddof=1)
+
+
+def missing(gains: np.ndarray, **more: Any) -> Sought:
+    found = compared(list(0.8 + gains), [0.8] * len(gains), **more)
+    assert found.verdict == "undecided"
+    return found.sought
+
+
+def power(effect: float, sd: float, count: int, alpha: float) -> float:
+    """How often a paired t-test finds it, by simulation."""
+    draws = np.random.default_rng(count).normal(effect, sd, (DRAWS, count))
+    return float(np.mean(stats.ttest_1samp(draws, 0, axis=1).pvalue < alpha))
+
+
+@pytest.mark.parametrize("together", [1, 9])
+@pytest.mark.parametrize("margin", [None, 0.012, 0.02])
+def test_what_is_detectable_and_needed_is_found_four_times_in_five(
+    margin: float | None, together: int
+) -> None:
+    """At five pairs the quantile of t is far from the normal one, at Holm's first step farther."""
+    models = [A, *(f"other{i}.x" for i in range(together - 1))]
+    records = [one for model in models for one in runs(model, BASE + undecided(0.007, 0.015))]
+    declared = family(models, ["trec"], 5, margin=margin)
+    found = conclude(declared, [*records, *runs(B, BASE)]).comparisons[0].sought
+    assert (found.effect, found.is_margin) == (
+        pytest.approx(0.007 if margin is None else margin),
+        margin is not None,
+    )
+    level = 0.05 / together
+    assert power(found.detectable, 0.015, 5, level) == pytest.approx(0.8, abs=0.01)
+    assert power(found.effect, 0.015, found.needed, level) > 0.79
+    if found.needed > 5:  # with fewer nothing is concluded
+        assert power(found.effect, 0.015, found.needed - 1, level) < 0.81
+
+
+def test_unpaired_seeds_are_of_each_model() -> None:
+    first, second = 0.80 + undecided(0.009), 0.80 + undecided(0.0)[::-1]
+    found = compared(list(first), list(second), paired=False).sought
+    random = np.random.default_rng(1)
+    for count, most in ((found.needed, 1.0), (found.needed - 1, 0.81)):
+        draws = [random.normal(mean, 0.01, (DRAWS, count)) for mean in (0.009, 0.0)]
+        share = np.mean(stats.ttest_ind(*draws, axis=1).pvalue < 0.05)
+        assert (0.79 if most == 1 else 0) < share < most
+
+
+def test_folds_have_the_corrected_error_and_no_number_of_seeds() -> None:
+    """Folds share what they are trained on: simulated as a common part of their differences."""
+    gains, of_fold = undecided(0.003, 0.01, 10), list(range(10))
+    keys = [[f"{m} {fold}" for m in (A, B)] for fold in of_fold]
+    declared = design(1, folds=10, units="folds", runs=keys)
+    records = [
+        run(model, 0, value, fold=fold, key=f"{model} {fold}")
+        for model, values in ((A, 0.8 + gains), (B, [0.8] * 10))
+        for fold, value in zip(of_fold, values, strict=True)
+    ]
+    found = judged(declared, records).sought
+    assert (found.needed, found.by_folds, found.count) == (None, True, "folds are given")
+    random = np.random.default_rng(3)
+    common = random.normal(found.detectable, 0.01 / 3, (DRAWS, 1))  # test over training is 1 : 9
+    draws = common + random.normal(0, 0.01, (DRAWS, 10))
+    error = draws.std(axis=1, ddof=1) * np.sqrt(1 / 10 + 1 / 9)
+    share = np.mean(np.abs(draws.mean(axis=1) / error) > stats.t.ppf(0.975, 9))
+    assert share == pytest.approx(0.8, abs=0.01)
+
+
+def test_what_no_number_of_seeds_would_find_says_so() -> None:
+    zero = missing(undecided(0.0))
+    assert (zero.needed, zero.count) == (None, "no number")
+    assert compared([0.9] * 5, [0.9] * 5).sought == Sought(0.0, 0.0, False, None, False)
+    far = missing(undecided(1e-9))
+    assert far.needed is None
+
+
+def test_it_stands_beside_every_undecided_verdict_and_nowhere_else() -> None:
+    alone = conclude(design(), [*runs(A, BASE + undecided()), *runs(B, BASE)])
+    (found,) = alone.comparisons
+    sentence, said = alone.sentences
+    assert ": undecided: " in sentence
+    assert said == (
+        f"undecided: with 80 % power a true difference of {100 * found.sought.detectable:.2f} "
+        "points is found here; a true difference as large as the one seen, 0.30 points, takes "
+        f"{found.sought.needed} seeds"
+    )
+    by_margin = conclude(design(margin=0.005), [*runs(A, BASE + undecided()), *runs(B, BASE)])
+    assert "; the margin, 0.50 points, takes " in by_margin.sentences[1]
+    better = conclude(design(), [*runs(A, BASE + 0.1 + undecided()), *runs(B, BASE)])
+    assert (better.comparisons[0].sought, len(better.sentences)) == (None, 1)
+    several = family([A, "disa.x"], ["trec"], 5)
+    records = [*runs(A, BASE + undecided()), *runs("disa.x", BASE + 0.1 + undecided())]
+    many = conclude(several, [*records, *runs(B, BASE)])
+    one, _ = many.comparisons
+    assert f"1 undecided ({one.sought.needed:,} seeds needed), 1 better" in many.sentences[0]
+    place = columns(many.comparisons).index("seeds needed")
+    assert [row[place] for row in task_rows(many.comparisons)] == ["", one.sought.count, ""]
+    assert any(line.startswith("seeds needed: ") for line in reading(many))
+    for told in (as_json(alone), as_json(many)["comparisons"][0]):
+        assert told["sought"].keys() >= {"detectable", "effect", "is_margin", "needed"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import subprocess
@@ -18,8 +17,9 @@ from harness.errors import UsageError
 from harness.experiments.costs import Durations, wall_seconds
 from harness.experiments.design import Run
 from harness.experiments.executors import Job, local
+from harness.experiments.executors import ray as ray_executor
 from harness.experiments.executors.local import LocalExecutor, gpu_slots
-from harness.experiments.executors.node import without_far_checkpoint
+from harness.experiments.executors.ray import KIND, RayExecutor, without_far_checkpoint
 from harness.experiments.queue import (
     SessionProgress,
     checkpoint_of,
@@ -164,45 +164,6 @@ def test_what_another_session_failed_at_is_not_tried_again_at_once(tmp_path: Pat
     assert [r["status"] for r in records] == ["ok", "crash"]
     assert records[1]["session"] == other.session
     assert len(begun(tmp_path)) == 3
-
-
-HOLD = """
-import sys
-from pathlib import Path
-from harness.records.sharing import Reservations
-held = Reservations(Path(sys.argv[1]))
-print(held.take("a"), held.take("c"), flush=True)
-sys.stdin.readline()
-held.give_back("c")
-print("given back", flush=True)
-sys.stdin.read()
-"""
-
-
-def test_a_reservation_ends_when_it_is_given_back_or_with_its_process(tmp_path: Path) -> None:
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(tmp_path)],
-        env=environment(),
-        text=True,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    assert holder.stdin is not None
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == "True True\n"
-    with contextlib.closing(Reservations(tmp_path)) as mine:
-        assert not mine.take("a")
-        assert not mine.take("c")
-        assert mine.take("b")
-        print(file=holder.stdin, flush=True)
-        assert holder.stdout.readline() == "given back\n"
-        assert mine.take("c")
-        assert not mine.take("a")
-        holder.kill()
-        holder.communicate()
-        assert mine.take("a")
-        mine.give_back("a")
-        mine.give_back("b")
 
 
 def test_a_journal_that_cannot_be_locked_is_told_in_one_line(tmp_path: Path) -> None:
@@ -384,3 +345,57 @@ def test_the_prediction_is_within_one_and_a_half(tmp_path: Path) -> None:
     do_locally(tmp_path / "results", todo[2:])
     taken = time.monotonic() - began
     assert predicted / 1.5 < taken < 1.5 * predicted
+
+
+# A Ray cluster without nodes, played without Ray: `test_ray.py` has a real one.
+
+
+class NoNodes:
+    """What the executor asks of Ray while a job waits for a node."""
+
+    def __init__(self, nodes: list[dict[str, Any]]) -> None:
+        self.living = nodes
+
+    def nodes(self) -> list[dict[str, Any]]:
+        return self.living
+
+    def wait(self, references: list[Any], **_: Any) -> tuple[list[Any], list[Any]]:
+        return [], references
+
+
+NODE = {"Alive": True, "Resources": {"CPU": 2.0}}
+
+
+@pytest.fixture
+def executor(monkeypatch: pytest.MonkeyPatch) -> RayExecutor:
+    monkeypatch.setattr(ray_executor, "DESERTED_SECONDS", 0.05)
+    monkeypatch.setattr(ray_executor, "COUNT_SECONDS", 0.0)
+    made = RayExecutor(dict.fromkeys(KIND, "x"), "head:6379")
+    monkeypatch.setattr(made, "_submit", lambda job: job.label)
+    return made
+
+
+def jobs() -> Any:
+    yield Job(key="k", label="a run", call="m:f", arguments={}, code="c", data="")
+
+
+def test_a_cluster_without_a_node_is_given_up_with_the_reason(
+    executor: RayExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor, "_ray", NoNodes([{**NODE, "Alive": False}]), raising=False)
+    with pytest.raises(UsageError, match=r"head:6379 has had no node .* finished runs are kept"):
+        next(executor.run(jobs(), lambda _: None))
+
+
+def test_a_busy_cluster_is_waited_for(
+    executor: RayExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor, "_ray", NoNodes([NODE]), raising=False)
+    enough = time.monotonic() + 0.2
+
+    def on_tick(_: object) -> None:
+        if time.monotonic() > enough:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        next(executor.run(jobs(), on_tick))

@@ -58,29 +58,31 @@ def interrupted(
     return record, done[0]
 
 
-@pytest.mark.parametrize(
-    ("optimiser", "places"),
-    [("adamw", (1,)), ("adamw", (2, 3, STEPS)), ("adadelta", (STEPS + 2,)), ("adadelta", (STEPS,))],
-)
+REWRITING = "rewriting[words=5,length=6,train=60,test=12]"
+TRANSLATION = {"model": "mtsa_nmt", "name": REWRITING, "batch": 200, "averaged": 2, "warmup": 4}
+DIED: dict[str, tuple[tuple[int, ...], int, dict[str, Any]]] = {
+    "first step": ((1,), 3 * STEPS, {"dropout": 0.3}),
+    "end of an epoch, and again": ((2, 3, STEPS), 3 * STEPS, {"dropout": 0.3}),
+    "adadelta": ((STEPS + 2,), 3 * STEPS, {"optimiser": "adadelta", "dropout": 0.3}),
+    # In the second epoch, in the policy's second step, and in the stage of both.
+    "policy": ((STEPS + 1, 2 * STEPS + 1, 5), 3 * STEPS + 5 + 2 * STEPS, {"model": "resa"}),
+    # With a schedule and a mean of weights.
+    "translation": ((2, 5), 12, TRANSLATION),
+}
+"""After which steps it dies, how many there are in all, and what is trained."""
+
+
+@pytest.mark.parametrize(("places", "steps", "recipe"), DIED.values(), ids=DIED)
 def test_a_run_that_died_gives_the_numbers_of_one_that_did_not(
-    folder: Path, tmp_path: Path, optimiser: str, places: tuple[int, ...]
+    folder: Path, tmp_path: Path, places: tuple[int, ...], steps: int, recipe: dict[str, Any]
 ) -> None:
-    recipe: dict[str, Any] = {"optimiser": optimiser, "dropout": 0.3}
     whole = trained(folder, **recipe)
-    again, last = interrupted(folder, tmp_path / "run.pt", places, **recipe)
+    kind = StagedTrainer if recipe.get("model") == "resa" else Trainer
+    again, last = interrupted(folder, tmp_path / "run.pt", places, kind, **recipe)
     assert numbers(again) == numbers(whole)
     assert again["resumed"] == len(places)
     assert "resumed" not in whole
-    assert last == 3 * STEPS - sum(places), "steps that were done were done again"
-
-
-def test_every_stage_of_a_policy_goes_on(folder: Path, tmp_path: Path) -> None:
-    whole = trained(folder, "resa")
-    assert [row["stage"] for row in whole["epochs"]] == [*["base"] * 3, "policy", *["both"] * 2]
-    places = (STEPS + 1, 2 * STEPS + 1, 5)  # in the second epoch, the policy's second step, both
-    again, last = interrupted(folder, tmp_path / "run.pt", places, StagedTrainer, model="resa")
-    assert numbers(again) == numbers(whole)
-    assert last == 3 * STEPS + 5 + 2 * STEPS - sum(places)
+    assert last == steps - sum(places), "steps that were done were done again"
 
 
 def test_patience_counts_across_a_death(folder: Path, tmp_path: Path) -> None:
@@ -187,42 +189,25 @@ def test_a_file_that_is_none_of_ours_is_refused_and_not_executed(tmp_path: Path)
 
 # A real death: the session is killed by the system while its child trains.
 
-RECIPE = {"epochs": 6, "patience": 6, "batch": 8}
-KILLED: dict[str, tuple[str, dict[str, Any]]] = {
-    "trec": ("mtsa.algorithm1", RECIPE),
-    "wnut17": (
-        "multi_scale_transformer.windowed",
-        {"epochs": 20, "patience": 20, "batch": 4, "width": 20, "heads": 10},
-    ),
-}
-"""By task: which model, and how it is trained long enough to be killed."""
+RECIPE: dict[str, Any] = {"epochs": 6, "patience": 6, "batch": 8}
+"""Long enough to be killed."""
 
 
-def session(data: str, results: str, name: str) -> list[dict[str, Any]]:
+def session(data: str, results: str) -> list[dict[str, Any]]:
     """The records of a session of one run."""
     fingerprint = {"device": "cpu", "threads": 1}
-    record, (model, recipe) = task(name), KILLED[name]
-    around = Surroundings(Registry(), fingerprint, data, record.vectors, "made up")
-    run = make_run(Model(model), record, small(name, **recipe), 0, around)
+    around = Surroundings(Registry(), fingerprint, data, task("trec").vectors, "made up")
+    run = make_run(Model("mtsa.algorithm1"), task("trec"), small("trec", **RECIPE), 0, around)
     writer = journal.Writer(Path(results), {"fingerprint": fingerprint})
     with LocalExecutor([{}]) as executor:
-        one = RunSession(
-            writer,
-            fingerprint,
-            executor,
-            lambda _: None,
-            checkpoints=Path(results) / "checkpoints",
-            checkpoint_seconds=0.0,
-        )
-        return list(one.run([run]))
+        place = Path(results) / "checkpoints"
+        how: dict[str, Any] = {"checkpoints": place, "checkpoint_seconds": 0.0}
+        return list(RunSession(writer, fingerprint, executor, lambda _: None, **how).run([run]))
 
 
-@pytest.mark.parametrize("name", KILLED)
-def test_a_session_that_is_killed_goes_on_inside_its_run(
-    folder: Path, tmp_path: Path, name: str
-) -> None:
+def test_a_session_that_is_killed_goes_on_inside_its_run(folder: Path, tmp_path: Path) -> None:
     places = tmp_path / "checkpoints"
-    told = f"{str(folder)!r}, {str(tmp_path)!r}, {name!r}"
+    told = f"{str(folder)!r}, {str(tmp_path)!r}"
     code = f"from {__name__} import session; session({told})"
     first = subprocess.Popen(
         [sys.executable, "-c", code], env=environment(), start_new_session=True
@@ -239,11 +224,10 @@ def test_a_session_that_is_killed_goes_on_inside_its_run(
     assert not [r for r in journal.read(tmp_path).records if r["kind"] == "run"]
     (checkpoint,) = places.glob("*.pt")
     checkpoint.with_name(f"{checkpoint.name}.new").write_bytes(b"killed while it was written")
-    (record,) = session(str(folder), str(tmp_path), name)
+    (record,) = session(str(folder), str(tmp_path))
     assert record["status"] == "ok"
     assert record["resumed"] == 1
-    model, recipe = KILLED[name]
-    whole = trained(folder, model, name, **recipe)
+    whole = trained(folder, "mtsa.algorithm1", **RECIPE)
     assert numbers(record)["epochs"] == numbers(whole)["epochs"]
     for name in ("test", "chosen_epoch", "parameters", "examples"):
         assert record[name] == whole[name]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -14,13 +16,22 @@ from torch import nn
 from harness.build import literal
 from harness.errors import UsageError
 from harness.experiments.model import parse_model, recipes_of
+from harness.records import journal
 from harness.registry import Registry
+from harness.train.data import corpora
+from harness.train.data.corpora import unlike
+from harness.train.encoder import parameters
 from harness.train.objective import objective_of
-from harness.train.recipe import Recipe, changed, identity, parse_settings
-from harness.train.task import Data, Task, by_common_recipe, load, task, tasks, trained_by
+from harness.train.recipe import Recipe, changed, changes, identity, parse_settings
+from harness.train.task import Data, Split, by_common_recipe, load, task, tasks, trained_by
 from harness.train.trainer import is_bias, make_optimiser
+from harness.verify import golden
+from reference_impls.golden_encoders import HEAD
 from reference_impls.models.encoders import PairClassifier
-from suites.support.training import losses, small, train, trained
+from reports.claims.printed import at, number
+from reports.claims.printed import load as printed_tables
+from suites.support.command_line import ROOT, here
+from suites.support.training import loaded, losses, small, train, trained
 
 MODELS = (("mtsa", "mtsa.algorithm1"), ("multi_head", "multi_head.sdpa"))
 
@@ -91,6 +102,7 @@ def test_an_unknown_recipe_is_told(text: str, name: str, says: str) -> None:
         ("batch=0", "batch=0; expected at least 1"),
         ("rate=0", "rate=0.0; expected a positive number"),
         ("policy_epochs=0", "policy_epochs=0; expected at least 1"),
+        ("characters=-1", "characters=-1; expected at least 0"),
         ("policy_steps=-1", "policy_steps=-1; expected at least 0"),
         ("policy_rate=0", "policy_rate=0.0; expected a positive"),
         ("policy_penalty=nan", "policy_penalty=nan; expected at least 0"),
@@ -101,6 +113,24 @@ def test_an_unknown_recipe_is_told(text: str, name: str, says: str) -> None:
 def test_a_wrong_setting_is_told(setting: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         changed(task("trec").recipe, parse_settings([setting], [("mtsa",)])[0])
+
+
+@pytest.mark.parametrize(
+    ("names", "name", "value"),
+    [
+        (("characters", "crf"), "crf", True),
+        (("layers", "smoothing", "warmup", "averaged", "beta2"), "warmup", 10),
+    ],
+)
+def test_a_field_that_older_recipes_lack_changes_no_key_until_it_is_set(
+    names: tuple[str, ...], name: str, value: Any
+) -> None:
+    recipe = task("trec").recipe.as_dict()
+    old = {k: v for k, v in recipe.items() if k not in names}
+    assert identity(recipe) == identity(old)
+    assert identity({**recipe, name: value}) == {**identity(old), name: value}
+    common = task("wnut17").recipe
+    assert changes({**common.as_dict(), "crf": False}, common) == ["crf=False"]
 
 
 def test_semicolons_make_a_list_of_a_mechanisms_option() -> None:
@@ -278,7 +308,7 @@ def test_what_is_a_bias(folder: Path) -> None:
     assert not any(is_bias(name) for name in others)
     # In the mechanisms here what starts as one and the same number is a bias.
     record = task("trec")
-    made, recipe = _data(folder, record), small(record.name)
+    made, recipe = loaded(folder, record.name), small(record.name)
     for model in Registry().mechanisms:
         module = objective_of(record.kind).build(record, model, {}, made, recipe, Registry(), 0)
         for name, p in module.named_parameters():
@@ -288,22 +318,12 @@ def test_what_is_a_bias(folder: Path) -> None:
                 assert not is_bias(name), (model, name)
 
 
-def _data(folder: Path, record: Task) -> Data:
-    return load(record, record.recipe, str(folder), record.vectors, 0)
-
-
-@pytest.mark.parametrize(("optimiser", "rate"), [("adam", 5e-3), ("adadelta", 5.0)])
-def test_other_optimisers_train(folder: Path, optimiser: str, rate: float) -> None:
-    record = train(folder, optimiser=optimiser, rate=rate, epochs=6, batch=40, weight_decay=0.0)
-    assert losses(record)[-1] < 0.85 * losses(record)[0]
-
-
 # Other settings.
 
 
 def test_attention_dropout_reaches_what_has_it(folder: Path) -> None:
     record = task("trec")
-    made = _data(folder, record)
+    made = loaded(folder, record.name)
     recipe = small(record.name, attention_dropout=0.2)
 
     def fusion(model: str, **options: str) -> Any:
@@ -321,7 +341,7 @@ def test_attention_dropout_reaches_what_has_it(folder: Path) -> None:
 
 def test_the_head_of_pairs_is_the_recipes(folder: Path) -> None:
     record = task("sick_entailment")
-    made = _data(folder, record)
+    made = loaded(folder, record.name)
     for activation, highway in (("relu", False), ("elu", True)):
         recipe = small(record.name, activation=activation, highway=highway)
         module = objective_of(record.kind).build(record, "mtsa", {}, made, recipe, Registry(), 0)
@@ -417,3 +437,103 @@ def test_patience_ends_the_runs_of_a_common_recipe(name: str) -> None:
     recipe = tasks()[name].recipe
     assert recipe.epochs >= 10 * recipe.patience
     assert recipe.policy_epochs >= 10 * recipe.patience
+
+
+# SNLI's model: the authors' numbers on what is trained, and what may be called SNLI.
+
+
+GOLDEN = ROOT / "suites" / "harness" / "verify" / "golden" / "snli_model" / "tiny.npz"
+SNLI = task("snli")
+
+
+def built(model: str, embedding: np.ndarray, recipe: Recipe, **options: str) -> Any:
+    """The model that a run of SNLI trains, around word vectors of our own."""
+    none = Split(([], []), np.zeros(0, np.int64))
+    data = Data(none, none, none, embedding.shape[1], 3, embedding)
+    objective = objective_of(SNLI.kind)
+    return objective.build(SNLI, model, options, data, recipe, Registry(), 0).eval()
+
+
+@pytest.mark.parametrize("implementation", ["plain", "algorithm1", "fused"])
+def test_the_model_that_is_trained_gives_the_authors_numbers(implementation: str) -> None:
+    found = golden.load(GOLDEN)
+    c, a = found.config, found.arrays
+    sizes = {"width": c["heads"] * c["head_dim"], "heads": c["heads"], "hidden": c["hidden"]}
+    recipe = replace(SNLI.recipes["paper"].recipe_for("mtsa_released"), **sizes)
+    assert (recipe.activation, recipe.highway) == ("elu", True)
+
+    def logits(recipe: Recipe) -> torch.Tensor:
+        model = built(f"mtsa_released.{implementation}", a["embedding"], recipe)
+        inside = {
+            n: n.replace("encoder.fusion.", "mtsa_").replace("encoder.pooling.", "s2t_")
+            for n in model.state_dict()
+        }
+        state = {n: torch.from_numpy(a[HEAD.get(n, at)]) for n, at in inside.items()}
+        model.load_state_dict(state)
+        with torch.no_grad():
+            out: torch.Tensor = model(*(torch.from_numpy(a[f"tokens{k}"]).long() for k in (1, 2)))
+        return out
+
+    np.testing.assert_allclose(logits(recipe), a["output_f64"], rtol=2e-5, atol=2e-6)
+    other = logits(replace(recipe, activation="relu"))
+    assert float((other - torch.from_numpy(a["output"])).abs().max()) > 1e-3
+
+
+TABLES = [
+    ("mtsa", "table1", "parameters", "MTSA", "mtsa_released", 2_885_403),
+    ("mtsa", "table1", "parameters", "Bi-LSTM", "bi_lstm", 2_884_803),
+    ("mtsa", "table1", "parameters", "Bi-GRU", "bi_gru_released", 2_524_203),
+    ("mtsa", "table1", "parameters", "Multi-CNN", "kim_cnn_released", 1_441_803),
+    ("mtsa", "table1", "parameters", "Hrchy-CNN", "hrchy_cnn_released", 3_424_203),
+    ("mtsa", "table1", "parameters", "Multi-head", "multi_head_released", 1_982_403),
+    ("mtsa", "table1", "parameters", "DiSA", "disa", 2_345_403),
+    ("mtsa", "table1", "parameters", "Bi-BloSA", "biblosa_released", 4_148_403),
+    ("resan", "table1", "parameters", "300D ReSAN", "resan", 3_067_205),
+    ("disan", "snli", "parameters", "Word Embedding with additive attention", "additive", 0),
+    ("disan", "snli", "parameters", "Word Embedding with s2t self-attention", "source2token", 0),
+    ("disan", "snli", "parameters", "Multi-head with s2t self-attention", "multi_head_released", 0),
+    ("disan", "snli", "parameters", "Bi-LSTM with s2t self-attention", "bi_lstm", 0),
+    ("disan", "snli", "parameters", "Directional self-attention network (DiSAN)", "disan", 0),
+]
+"""Paper, table, column, row; whose model, and the weights that the authors' program has."""
+
+
+@pytest.mark.parametrize(("paper", "table", "column", "row", "mechanism", "exactly"), TABLES)
+def test_the_models_of_the_papers_tables_have_their_weights(
+    paper: str, table: str, column: str, row: str, mechanism: str, exactly: int
+) -> None:
+    """By the recipe ``paper``, on the model that is trained."""
+    recipe = SNLI.recipes["paper"].recipe_for(mechanism)
+    if mechanism in ("additive", "source2token"):
+        recipe = replace(recipe, highway=False)
+    counted = parameters(built(mechanism, np.zeros((2, 300), np.float32), recipe))[0]
+    printed = number(at(printed_tables(paper)[table], row, column))
+    assert printed.low <= counted / 1e6 <= printed.high, f"{counted:,}"
+    if exactly:
+        assert counted == exactly
+
+
+# Trained end to end, on pairs in SNLI's columns that are not SNLI.
+
+
+def test_pairs_are_trained_on_and_what_is_of_other_data_is_not_called_snli(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two models by the paper's recipe made small, compared by the command."""
+    small = "width=12 heads=2 hidden=10 epochs=2 batch=10 optimiser=adam rate=1e-2 highway=true"
+    line = f"compare mtsa_released multi_head --task snli --seeds 1 --device cpu --data {folder}"
+    recipe = [text for one in ("paper", *small.split()) for text in ("--recipe", one)]
+    done = here(line, *recipe, "--json", "out.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    runs = [r for r in journal.read(tmp_path / "results").records if r["kind"] == "run"]
+    assert {r["model"] for r in runs} == {"mtsa_released.fused", "multi_head.sdpa"}
+    assert {r["recipe"]["activation"] for r in runs} == {"elu"}
+    said = " ".join((done.stdout + done.stderr).split())
+    assert "snli/train.tsv in" in said
+    assert "not snli: trained on 30 examples, snli has 549,367" in said
+    conclusion = json.loads((tmp_path / "out.json").read_text())
+    assert any(w.startswith("not snli: ") for w in conclusion["warnings"])
+    (wrong,) = unlike(folder, ["snli/train.tsv"])
+    assert "30 examples, expected 549,367; what is trained on it is not SNLI" in wrong.detail
+    monkeypatch.setattr(corpora, "made_rows", lambda: {"snli/train.tsv": 30})
+    assert unlike(folder, ["snli/train.tsv"]) == []

@@ -133,7 +133,6 @@ def test_a_run_goes_through_its_stages(monkeypatch: pytest.MonkeyPatch, model: s
 
 def _accuracy(module: Any, how: str) -> float:
     fusion = fusion_with_policy(module)
-    assert fusion is not None
     assert fusion.decisions is None
     assert fusion.selection == how
     split, device = load(None, "", 0, 0).test, torch.device("cpu")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,21 +14,18 @@ from torch.nn.functional import cross_entropy
 from harness.errors import UsageError
 from harness.experiments.design import Surroundings, make_run
 from harness.experiments.model import meaning, parse_model
-from harness.records.predictions import keep, read
 from harness.registry import Registry
-from harness.train.batches import gather, order, padding
+from harness.train.batches import order, padding
 from harness.train.data.directory import read_table
-from harness.train.data.tagged import LONGEST, Spelling
-from harness.train.data.vocabulary import SPECIAL
-from harness.train.kinds.tagging import OBJECTIVE, counts
-from harness.train.recipe import Recipe, changes, identity
+from harness.train.data.texts import LONGEST, Spelling
+from harness.train.data.vectors import SPECIAL
+from harness.train.kinds.tagging import Tagging, counts
 from harness.train.run import train_run
-from harness.train.task import Data, Split, load, task
+from harness.train.task import Split, load, task
 from harness.train.tasks.neighbour_tags import examples
-from suites.harness.train.test_checkpoint import interrupted
 from suites.support.made_up_data import write_table
 from suites.support.real_data import REAL, real
-from suites.support.training import numbers, small, train, trained
+from suites.support.training import kept, loaded, small, train
 
 ARMS = ("multi_scale_transformer", "transformer", "bi_lstm", "mtsa", "multi_head")
 TAGGED: dict[str, Any] = {"width": 20, "heads": 10, "characters": 6, "batch": 20, "warmup": 0}
@@ -38,13 +34,8 @@ TAGGED: dict[str, Any] = {"width": 20, "heads": 10, "characters": 6, "batch": 20
 AROUND = Surroundings(Registry(), {"device": "cpu"}, "d", "none", "made up")
 
 
-def loaded(name: str, folder: Path) -> Data:
-    record = task(name)
-    return load(record, record.recipe, str(folder), record.vectors, 0)
-
-
 def test_a_tagged_corpus_loads(folder: Path) -> None:
-    data = loaded("wnut17", folder)
+    data = loaded(folder, "wnut17")
     assert [len(s) for s in (data.train, data.dev, data.test)] == [60, 20, 30]
     rows = read_table(folder / "wnut17" / "test.tsv.gz", ("tokens", "tags"))
     names = data.test.also["tags"]
@@ -93,45 +84,26 @@ def test_a_wrong_sentence_is_told_with_its_line(
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (b"", "no column 'tokens'"),
-        (b"tokens\txpos\na\tNN\n", "no column 'upos' among"),
-        (b"tokens\tupos\n", "the train split has no example"),
-        ("tokens\tupos\nGr\xfc\xdfe\tNOUN\n".encode("latin-1"), "not UTF-8"),
-    ],
-)
-def test_a_wrong_table_is_told(folder: Path, tmp_path: Path, content: bytes, says: str) -> None:
-    for name in ("dev", "test"):
-        place = tmp_path / "ud_ewt" / f"{name}.tsv.gz"
-        place.parent.mkdir(exist_ok=True)
-        place.write_bytes((folder / "ud_ewt" / f"{name}.tsv.gz").read_bytes())
-    (tmp_path / "ud_ewt" / "train.tsv.gz").write_bytes(gzip.compress(content))
-    with pytest.raises(UsageError, match=says):
-        load(task("ud_ewt"), task("ud_ewt").recipe, str(tmp_path), "none", 0)
-
-
 def test_counts_by_hand() -> None:
     also = {"tags": ("O", "B-a", "I-a"), "unseen": [np.array([0, 1, 1], bool), np.zeros(2, bool)]}
     split = Split((), [[2, 3, 1], [1, 2]], also)
     said = [np.array([2, 3, 3], np.uint8), np.array([1, 1], np.uint8)]
     assert counts(said, split).tolist() == [[2, 3, 1, 2, 0, 1, 1], [1, 2, 0, 0, 0, 0, 1]]
-    judged = OBJECTIVE.judged(task("wnut17"), said, split)
+    judged = Tagging().judged(task("wnut17"), said, split)
     assert judged == {"span_f1": 0.0, "tag_accuracy": 3 / 5, "tag_accuracy_unseen": 1 / 2}
     seen = replace(split, also={**also, "unseen": [np.zeros(3, bool), np.zeros(2, bool)]})
-    assert "tag_accuracy_unseen" not in OBJECTIVE.judged(task("wnut17"), said, seen)
+    assert "tag_accuracy_unseen" not in Tagging().judged(task("wnut17"), said, seen)
 
 
 def test_the_loss_is_the_mean_over_words() -> None:
     torch.manual_seed(0)
     scores, targets = torch.randn(2, 3, 4), torch.tensor([[1, 4, 2], [3, 0, 0]])
-    each = OBJECTIVE.losses(task("ud_ewt").recipe, scores, targets)
+    each = Tagging().losses(task("ud_ewt").recipe, scores, targets)
     words = torch.cat([scores[0], scores[1, :1]])
     expected = cross_entropy(words, torch.tensor([0, 3, 1, 2]))
     torch.testing.assert_close(each.mean(), expected)
     flat = torch.zeros(2, 3, 4, 4)
-    joint = OBJECTIVE.losses(task("wnut17").recipe, flat, targets).mean()
+    joint = Tagging().losses(task("wnut17").recipe, flat, targets).mean()
     assert joint.item() == pytest.approx(np.log(4)), "four tags alike for every word"
 
 
@@ -142,10 +114,8 @@ def test_every_arm_trains_and_its_predictions_are_its_metrics(
 ) -> None:
     record = train(folder, model, name, epochs=2, **TAGGED)
     assert record["epochs"][1]["loss"] < record["epochs"][0]["loss"]
-    told = {"key": "k", "predictions": keep(tmp_path, "k", record["predictions"])}
-    found = read([tmp_path], told)
-    assert found is not None
-    data = loaded(name, folder)
+    found = kept(record, tmp_path)
+    data = loaded(folder, name)
     assert found.lengths.tolist() == [len(tags) for tags in data.test.targets]
     assert [one.tolist() for one in found.sequences("truth")] == data.test.targets
     assert counts(found.sequences("said"), data.test).tolist() == found.counts.tolist()
@@ -159,21 +129,12 @@ def test_characters_are_part_of_the_model_and_no_words(folder: Path) -> None:
     without = train(folder, "bi_lstm", "wnut17", **{**recipe, "characters": 0})
     having = train(folder, "bi_lstm", "wnut17", **recipe)
     assert having["test"]["span_f1"] > 0.7
-    data = loaded("wnut17", folder)
+    data = loaded(folder, "wnut17")
     filters = data.characters * 30 + 6 * 30 * 3 + 6
     entry = 2 * 4 * 10 * 6  # six features more into the gates of both directions
     assert having["parameters"] - without["parameters"] == filters + entry
     own = [one["parameters_with_words"] - one["parameters"] for one in (having, without)]
     assert own[0] == own[1]
-
-
-def test_a_run_that_died_goes_on_to_the_same_tags(folder: Path, tmp_path: Path) -> None:
-    recipe: dict[str, Any] = {"model": "multi_scale_transformer", "name": "wnut17", **TAGGED}
-    recipe |= {"dropout": 0.3}
-    whole = trained(folder, **recipe)
-    again, _ = interrupted(folder, tmp_path / "run.pt", (1, 4), **recipe)
-    assert again["resumed"] == 2
-    assert numbers(again) == numbers(whole)
 
 
 def test_a_model_without_tokens_is_refused(folder: Path) -> None:
@@ -183,11 +144,11 @@ def test_a_model_without_tokens_is_refused(folder: Path) -> None:
 
 def test_a_task_of_tokens_sets_options_of_sentence_models(folder: Path) -> None:
     """So that one that is given is another model, whether or not a sentence has it too."""
-    data, recipe = loaded("ud_ewt", folder), small("ud_ewt", **TAGGED)
+    data, recipe = loaded(folder, "ud_ewt"), small("ud_ewt", **TAGGED)
     registry = Registry()
 
     def built(**options: str) -> Any:
-        module: Any = OBJECTIVE.build(
+        module: Any = Tagging().build(
             task("ud_ewt"), "multi_scale_transformer", options, data, recipe, registry, 0
         )
         return module.encoder.fusion
@@ -206,18 +167,6 @@ def test_a_task_of_tokens_sets_options_of_sentence_models(folder: Path) -> None:
         for text in ("multi_scale_transformer", "multi_scale_transformer[layers=2]")
     }
     assert len(keys) == 2
-
-
-def test_recipes_of_before_are_the_same_runs() -> None:
-    """Fields that came with tagging say nothing of a run that has nothing of it."""
-    old = task("trec").recipe.as_dict()
-    before = {k: v for k, v in old.items() if k not in ("characters", "crf")}
-    assert identity(before) == identity(old)
-    assert identity({**old, "crf": True}) != identity(old)
-    common = task("wnut17").recipe
-    assert changes({**common.as_dict(), "crf": False}, common) == ["crf=False"]
-    with pytest.raises(UsageError, match="characters=-1; expected at least 0"):
-        Recipe(**{**old, "characters": -1})
 
 
 # The drawn task.
@@ -244,14 +193,6 @@ def test_windows_learn_what_attention_without_places_does_not() -> None:
     assert right("multi_head", positions="none") < 0.5
 
 
-@pytest.mark.parametrize(
-    ("options", "says"), [("words=1", "words=1; expected from 2"), ("distance=0", "at least 1")]
-)
-def test_what_can_not_be_drawn_is_told(options: str, says: str) -> None:
-    with pytest.raises(UsageError, match=says):
-        load(task(f"neighbour_tags[{options}]"), task("neighbour_tags").recipe, None, "", 0)
-
-
 # The real corpora.
 
 
@@ -264,24 +205,9 @@ def test_the_real_corpora_are_whole(
     name: str, sentences: int, words: int, unseen: int, repeated: int
 ) -> None:
     data = load(task(name), task(name).recipe, str(REAL), "none", 0)
-    assert data.seen is not None
     assert (len(data.test), sum(map(len, data.test.targets))) == (sentences, words)
     assert sum(int(one.sum()) for one in data.test.also["unseen"]) == unseen
     assert int(data.seen.sum()) == repeated, "105 of UD, were capitals no difference"
     sizes = np.array([[len(tags) for tags in data.train.targets]])
     batches = order(sizes, task(name).recipe.batch, np.random.default_rng([0, 1, 1]))
     assert padding(sizes, batches) < 0.1
-
-
-def test_padding_is_counted_as_it_is_made(folder: Path) -> None:
-    data = loaded("ud_ewt", folder)
-    sizes = np.array([[len(tags) for tags in data.train.targets]])
-    batches = order(sizes, 8, np.random.default_rng(0))
-    made = [gather(data.train, index, torch.device("cpu")) for index in batches]
-    places = sum(targets.numel() for _, targets in made)
-    empty = sum(int((targets == 0).sum()) for _, targets in made)
-    assert padding(sizes, batches) == pytest.approx(empty / places)
-    assert empty > 0
-    for (ids, spelling), targets in made:
-        assert spelling.shape == (*ids.shape, LONGEST)
-        assert ((spelling > 0).any(-1) == (targets > 0)).all()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import itertools
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -10,23 +13,21 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.stats import pearsonr
 
 from harness.registry import Registry
 from harness.train import trainer
 from harness.train.batches import gather, in_order, lengths, order, padded, padding
+from harness.train.data.examples import Examples, in_splits
 from harness.train.encoder import STREAMS, stream
 from harness.train.objective import Objective, objective_of
 from harness.train.run import count_parameters, train_run
 from harness.train.task import Data, Split, load, task
 from reference_impls.mechanism import Size
 from reference_impls.source2token import MECHANISMS as POOLINGS
+from suites.support.made_up_data import write_data_directory, write_table
 from suites.support.real_data import REAL, real
-from suites.support.training import STEPS, losses, numbers, small, train, trained
-
-
-def loaded(folder: Path, name: str, seed: int = 0) -> Data:
-    record = task(name)
-    return load(record, record.recipe, str(folder), record.vectors, seed)
+from suites.support.training import STEPS, kept, loaded, losses, numbers, small, train, trained
 
 
 @pytest.mark.parametrize(
@@ -212,8 +213,6 @@ def test_padding_stays_zero_and_words_are_fine_tuned(
 @pytest.mark.parametrize("model", ["mtsa", "multi_head"])
 def test_parameters_are_those_of_the_formulas(folder: Path, model: str) -> None:
     formula, pooling = Registry().mechanism(model).parameters, POOLINGS[0].parameters
-    assert formula is not None
-    assert pooling is not None
     expected = []
     for width in (12, 24):
         head = width * 10 + 10 + 10 * 6
@@ -302,3 +301,120 @@ def test_a_constant_prediction_explains_nothing() -> None:
     assert metric("relative_mse", constant, targets) == pytest.approx(1, rel=1e-5)
     for name in ("pearson", "spearman"):
         assert metric(name, np.ones(50), targets[:, 0]) == 0.0
+
+
+# What a run keeps of its test predictions: enough to judge it again, example by example.
+
+
+def table(path: Path) -> list[str]:
+    """Its lines, without the first."""
+    return gzip.decompress(path.read_bytes()).decode().splitlines()[1:]
+
+
+def test_accuracy_is_that_of_the_kept_predictions(folder: Path, tmp_path: Path) -> None:
+    record = trained(folder)
+    found = kept(record, tmp_path)
+    assert float(np.mean(found.truth == found.said)) == record["test"]["accuracy"]
+    assert len(found.items) == record["examples"]["test"] == 60
+    assert found.items.tolist() == list(range(60))
+    assert (found.confidence >= math.floor(255 / 6)).all(), "the largest of six shares"
+
+
+def test_correlation_is_that_of_the_kept_predictions(folder: Path, tmp_path: Path) -> None:
+    record = trained(folder, "multi_head", "sick_relatedness")
+    found = kept(record, tmp_path)
+    r = pearsonr(found.said.astype(float), found.truth.astype(float)).statistic
+    assert r == pytest.approx(record["test"]["pearson"], abs=2e-3), "of 11 bits a degree"
+    assert not found.confidence.size
+
+
+def test_errors_are_those_of_the_kept_predictions(tmp_path: Path) -> None:
+    record = train(tmp_path, "multi_head", "mirrored_summation[length=6,k=2,train=60,test=30]")
+    found = kept(record, tmp_path)
+    mean = float(found.errors.astype(float).mean())
+    assert mean == pytest.approx(record["test"]["mse"], rel=1e-3)
+    assert not found.seen.any()
+
+
+def test_of_every_fold_the_places_of_its_examples(folder: Path, tmp_path: Path) -> None:
+    folds = [kept(trained(folder, name="cr", fold=fold), tmp_path) for fold in (0, 1)]
+    assert not set(folds[0].items) & set(folds[1].items)
+    labels = [line.split("\t")[0] for line in table(folder / "cr" / "all.tsv.gz")]
+    for fold in folds:
+        assert [labels[item] for item in fold.items] == [str(number) for number in fold.truth]
+
+
+def examples(*texts: str) -> Examples:
+    """Of one side each."""
+    return Examples([[text.split() for text in texts]], np.zeros(len(texts)))
+
+
+SAID = ("a b", "c", "a  b", "A b", "d", "e", "f", "g", "h", "i", "j", "k")
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_seen_is_what_stands_in_the_training_table_its_dev_part_too(seed: int) -> None:
+    train_table, test = examples(*SAID), examples(*SAID, "z", "e f", "E")
+    found = in_splits([train_table, test], 0, None, seed)
+    assert len(found.dev.targets) == 1
+    assert found.seen.tolist() == [True] * len(SAID) + [False] * 3
+    assert found.items.tolist() == list(range(len(SAID) + 3))
+
+
+def test_with_a_dev_table_only_the_training_table_counts() -> None:
+    found = in_splits([examples("a"), examples("b"), examples("b", "a")], 0, None, 0)
+    assert found.seen.tolist() == [False, True]
+
+
+def test_both_sentences_of_a_pair_have_to_be_there() -> None:
+    def pairs(*texts: tuple[str, str]) -> Examples:
+        sides = [[text.split() for text in side] for side in zip(*texts, strict=True)]
+        return Examples(sides, np.zeros(len(texts)))
+
+    tables = [pairs(("a", "b"), ("c", "d")), pairs(("x", "y")), pairs(("a", "d"), ("c", "d"))]
+    assert in_splits(tables, 0, None, 0).seen.tolist() == [False, True]
+
+
+def test_of_a_fold_seen_is_over_the_other_folds() -> None:
+    texts = ["same"] * 2 + [f"only {i}" for i in range(18)]
+    folds = [in_splits([examples(*texts)], 10, fold, 0) for fold in range(10)]
+    where = np.concatenate([fold.items for fold in folds])
+    assert sorted(where) == list(range(20))
+    home = {int(item): number for number, fold in enumerate(folds) for item in fold.items}
+    seen = {int(i) for fold in folds for i in fold.items[fold.seen]}
+    assert seen == ({0, 1} if home[0] != home[1] else set())
+
+
+def test_confidence_is_the_share_of_the_class_that_was_said() -> None:
+    output = torch.log(torch.tensor([[0.8, 0.1, 0.1], [0.0, 0.0, 1.0], [0.25, 0.5, 0.25]]))
+    split = Split(([[2]] * 3,), np.array([0, 2, 2]))
+    data = Data(split, split, split, width=3, outputs=3, test_items=np.array([5, 1, 2]))
+    found = objective_of("classification").predictions(output, np.array([0, 2, 1]), data)
+    assert found.confidence.tolist() == [204, 255, 128]
+    assert (found.items.tolist(), found.truth.tolist()) == ([5, 1, 2], [0, 2, 2])
+
+
+def test_a_text_that_is_trained_on_is_marked_in_a_run(tmp_path: Path) -> None:
+    folder = write_data_directory(tmp_path / "data")
+    files = task("trec").files
+    rows = [["NUM", "x", "How old is Rome ?"], ["LOC", "x", "Where is Oslo ?"]] * 6
+    write_table(folder / f"{files[0]}.gz", ("coarse", "fine", "text"), rows)
+    tested = [["LOC", "x", "Where  is Oslo ?"], ["LOC", "x", "Where is Rome ?"], rows[0]]
+    write_table(folder / f"{files[1]}.gz", ("coarse", "fine", "text"), tested)
+    found = kept(train(folder, "multi_head", epochs=1, batch=4), tmp_path)
+    assert found.seen.tolist() == [True, False, True]
+    assert len(base64.b64decode(train(folder, "multi_head", epochs=1)["predictions"])) < 4096
+
+
+COUNTS = {
+    # By tokens as loaded. An eleventh stands there in capitals.
+    "trec": (10, 500),
+    "sick_relatedness": (49, 4927),
+}
+
+
+@real("trec/train.tsv.gz", "sick/train.tsv.gz")
+@pytest.mark.parametrize("name", COUNTS)
+def test_so_many_real_test_examples_stand_in_the_training_set(name: str) -> None:
+    data = load(task(name), task(name).recipe, str(REAL), "none", seed=3)
+    assert (int(data.seen.sum()), len(data.seen)) == COUNTS[name]

@@ -17,16 +17,7 @@ from harness.errors import UsageError
 from harness.train.data import hub
 from harness.train.data.corpora import HubSource, corpora
 from harness.train.data.directory import VARIABLE, digest_of, read_table
-from harness.train.data.hub import (
-    CONVERSIONS,
-    HubSplit,
-    clean,
-    mr,
-    multi30k,
-    trec,
-    ud_ewt,
-    wnut17,
-)
+from harness.train.data.hub import CONVERSIONS, HubSplit, clean, mr, trec
 from harness.train.task import task
 from suites.support.made_up_data import made_up_corpus, write_table
 from suites.support.real_data import REAL, real
@@ -156,40 +147,14 @@ def _publish(splits: dict[str, HubSplit], source: HubSource) -> None:
         made.to_parquet(place)
 
 
-def test_made_up_rows_by_hand() -> None:
-    names = {"fine_label": ["NUM:dist", "LOC:city"], "coarse_label": COARSE}
+def test_what_the_hub_tore_is_mended_or_refused() -> None:
     torn = "Which city has the oldest relationship as a sister city with Los Angeles ?"
-    rows = [
-        {"text": " How far\tis it ? ", "coarse_label": 5, "fine_label": 0},
-        {"text": torn, "coarse_label": 4, "fine_label": 1},
-    ]
-    tables = trec({"train": HubSplit(rows, names), "test": HubSplit(rows[:1], names)})
-    assert tables == {
-        "trec/train.tsv": [
-            ("NUM", "dist", "How far is it ?"),
-            ("LOC", "city", torn.replace("sister city", "sisterðcity")),
-        ],
-        "trec/test.tsv": [("NUM", "dist", "How far is it ?")],
-    }
-    label = {"label": ["neg", "pos"]}
-    one = HubSplit([{"text": "good", "label": 1}, {"text": "it\x92s bad", "label": 0}], label)
-    two = HubSplit([{"text": "fine \x97", "label": 1}], label)
-    assert mr({"train": one, "validation": two, "test": two}) == {
-        "mr/all.tsv": [("0", "it’s bad"), ("1", "good"), ("1", "fine —"), ("1", "fine —")]
-    }
-    assert wnut17({"dev": _lines("A\tO", "b\tB-group\r", "\t", "", "c\tO")}) == {
-        "wnut17/dev.tsv": [("A b", "O B-group"), ("c", "O")]
-    }
-    word = ("1-2\tit's\t_\t_\t_", "1\tit\tit\tPRON\tPRP\t_", "2\t's\tbe\tAUX\tVBZ\t_")
-    assert ud_ewt({"dev": _lines("# text = it's", *word, "2.1\tx\tx\tX\tX", "", "")}) == {
-        "ud_ewt/dev.tsv": [("it 's", "PRON AUX", "PRP VBZ")]
-    }
-    parts = {f"{name}_{c}": _lines(f"{c} {name}\t", "") for name in PARTS for c in COLUMNS}
-    assert multi30k(parts) == {
-        f"multi30k/{name}.tsv": [tuple(f"{c} {name}" for c in COLUMNS)] for name in PARTS
-    }
+    split = HubSplit([{"text": f" {torn}\t", "fine_label": 0}], {"fine_label": ["LOC:city"]})
+    mended = ("LOC", "city", torn.replace("sister city", "sisterðcity"))
+    tables = trec({"train": split, "test": split})
+    assert tables == {f"trec/{name}.tsv": [mended] for name in ("train", "test")}
     with pytest.raises(UsageError, match="is not Latin-1"):
-        mr({"train": HubSplit([{"text": "“", "label": 0}], label)})
+        mr({"train": HubSplit([{"text": "“", "label": 0}], {"label": ["neg", "pos"]})})
     assert clean("a\u2028b\x85c\n") == "a b c"
 
 
@@ -212,7 +177,6 @@ def test_rows_of_the_hub_become_the_listed_tables_or_are_refused(
             write_table(folder / "multi30k" / f"{part}.tsv.gz", COLUMNS, rows)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     known, files = corpora()[name].hub, task(name).files
-    assert known is not None
     source, other = (_elsewhere(known, tmp_path / place) for place in "ab")
 
     def fetched(source: HubSource, place: str) -> Path:
@@ -239,9 +203,8 @@ def test_rows_of_the_hub_become_the_listed_tables_or_are_refused(
     with pytest.raises(UsageError, match="does not give the rows of") as caught:
         fetched(other, "refused")
     assert "\n" not in str(caught.value)
-    assert not list((tmp_path / "refused").rglob("*/test2017.tsv*"))
-    assert not list((tmp_path / "refused").rglob("*/test.tsv*"))
-    assert not list((tmp_path / "refused").rglob("*/all.tsv*"))
+    for wrong in ("test2017", "test", "all"):
+        assert not list((tmp_path / "refused").rglob(f"*/{wrong}.tsv*"))
 
 
 def test_what_the_hub_has_not_or_the_library_refuses_is_told(
@@ -286,7 +249,6 @@ def test_what_others_make_of_the_real_corpora_comes_back(
 ) -> None:
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     corpus = corpora()[name]
-    assert corpus.hub is not None
     source = _elsewhere(corpus.hub, tmp_path / "published")
     _publish(MAKERS[name](REAL), source)
     monkeypatch.setattr(hub, "corpora", lambda: {name: replace(corpus, hub=source)})

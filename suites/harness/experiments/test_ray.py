@@ -14,8 +14,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.experiments.executors import Job
-from harness.experiments.executors.node import OtherNode, inside
-from harness.experiments.executors.ray import RayExecutor
+from harness.experiments.executors.ray import OtherNode, RayExecutor, inside
 from harness.experiments.queue import RunSession, finished
 from harness.isolate import run as run_isolated
 from harness.records import journal
