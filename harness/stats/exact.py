@@ -5,6 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
 
 MOST_SIGN_FLIPS = 20
 """2^20 sign flips are enumerated; above that the exact test is left out."""
@@ -74,7 +78,7 @@ def permutation(first: Sequence[float], second: Sequence[float]) -> float:
     return hits / splits
 
 
-def sign_test(differences: Sequence[float]) -> float:
+def sign_test(differences: Sequence[float] | np.ndarray) -> float:
     """Two-sided p of as many positive among the differences that are not zero; 1 without any.
 
     It looks at signs alone, so that differences in different units may stand together.
@@ -82,7 +86,5 @@ def sign_test(differences: Sequence[float]) -> float:
     from scipy.stats import binomtest
 
     positive = sum(d > 0 for d in differences)
-    negative = sum(d < 0 for d in differences)
-    if not positive + negative:
-        return 1.0
-    return float(binomtest(positive, positive + negative).pvalue)
+    apart = positive + sum(d < 0 for d in differences)
+    return float(binomtest(positive, apart).pvalue) if apart else 1.0
