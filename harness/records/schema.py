@@ -317,6 +317,17 @@ def key(kind: str, case: str, block: int, code: str, fingerprint: Mapping[str, A
     return digest([kind, case, block, code, dict(fingerprint)])
 
 
+def head(kind: str, case: str, code: str, fingerprint: Mapping[str, Any]) -> dict[str, Any]:
+    """What tells a record of something that has no blocks from any other, its key included."""
+    return {
+        "kind": kind,
+        "key": key(kind, case, 0, code, fingerprint),
+        "case": case,
+        "code": code,
+        "fingerprint": digest(dict(fingerprint)),
+    }
+
+
 def short_commit(environment: Mapping[str, Any]) -> str:
     """Ten letters of a session's commit; ``+`` behind them where files had been changed."""
     commit = str(environment.get("commit") or "unknown")[:10]

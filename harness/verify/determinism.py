@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from torch._inductor.cpp_builder import get_cpp_compiler
 
 from harness.build import graph_of, warm_for_capture
 from harness.verify.budget import error
-from harness.verify.check import chosen
+from harness.verify.check import Options, chosen
 from harness.verify.compare import OUTPUT, Computed, computed, numpy64
 from harness.verify.unaided.subject import PosedBatch, Subject
 from reference_impls.mechanism import Unsupported
@@ -27,11 +27,7 @@ PAIRS = 15
 
 
 def determinism(
-    name: str,
-    dtype: str,
-    device: str,
-    given: tuple[str, ...] | list[str] = (),
-    options: Mapping[str, str] | None = None,
+    name: str, dtype: str, device: str, given: Sequence[str] = (), options: Options = None
 ) -> dict[str, Any]:
     """Repeat one pass, values and gradients, and compare the bits.
 
@@ -47,21 +43,24 @@ def determinism(
     """
     module, point = _subject(name, dtype, device, given, options)
     first = _asked(module, point)
+    threads = None
+    if device == "cpu":
+        torch.set_num_threads(2)
+        try:
+            threads = _apart(_asked(module, point), first)
+        finally:
+            torch.set_num_threads(1)
     return {
         "repeats": REPEATS,
         "again": max(_apart(_asked(module, point), first) for _ in range(REPEATS - 1)),
         "batch": max(_alone(module, point, first, b) for b in range(len(LENGTHS))),
-        "threads": _with_threads(module, point, first) if device == "cpu" else None,
+        "threads": threads,
         **_price(module, point),
     }
 
 
 def compiled(
-    name: str,
-    dtype: str,
-    device: str,
-    given: tuple[str, ...] | list[str] = (),
-    options: Mapping[str, str] | None = None,
+    name: str, dtype: str, device: str, given: Sequence[str] = (), options: Options = None
 ) -> dict[str, Any]:
     """Compare eager and compiled.
 
@@ -89,11 +88,7 @@ def compiled(
 
 
 def graphed(
-    name: str,
-    dtype: str,
-    device: str,
-    given: tuple[str, ...] | list[str] = (),
-    options: Mapping[str, str] | None = None,
+    name: str, dtype: str, device: str, given: Sequence[str] = (), options: Options = None
 ) -> dict[str, Any]:
     """Compare eager and the replay of a CUDA graph of both passes.
 
@@ -107,26 +102,23 @@ def graphed(
     first = _asked(module, point)
     x = point.x.detach().clone().requires_grad_()
     named = {"x": x, **{n: p for n, p in module.named_parameters() if p.requires_grad}}
-    cotangent = point.cotangent
-
     held: list[torch.Tensor] = []
 
     def both_passes() -> None:
         for tensor in named.values():
             tensor.grad = None
         held[:] = [module(x, point.real)]
-        held[0].backward(cotangent.to(held[0].dtype))
+        held[0].backward(point.cotangent.to(held[0].dtype))
 
     try:
         warm_for_capture(both_passes)
         graph_of(both_passes).replay()
     except RuntimeError as failure:
         return _not("graphed", f"failed: {failure}")
-    gradients = {
-        name: torch.zeros_like(t) if t.grad is None else t.grad for name, t in named.items()
+    slopes = {
+        n: numpy64(torch.zeros_like(t) if t.grad is None else t.grad) for n, t in named.items()
     }
-    arrays = {name: numpy64(gradient) for name, gradient in gradients.items()}
-    return {"graphed": _apart(Computed({OUTPUT: numpy64(held[0])}, arrays), first)}
+    return {"graphed": _apart(Computed({OUTPUT: numpy64(held[0])}, slopes), first)}
 
 
 def _not(what: str, reason: str) -> dict[str, Any]:
@@ -134,11 +126,7 @@ def _not(what: str, reason: str) -> dict[str, Any]:
 
 
 def _subject(
-    name: str,
-    dtype: str,
-    device: str,
-    given: Sequence[str],
-    options: Mapping[str, str] | None,
+    name: str, dtype: str, device: str, given: Sequence[str], options: Options
 ) -> tuple[torch.nn.Module, PosedBatch]:
     """A module in evaluation mode and what it is asked."""
     mechanism, implementation = chosen(name, device, given, options)
@@ -168,14 +156,6 @@ def _alone(module: Any, point: PosedBatch, whole: Computed, b: int) -> float:
     """One sample alone: its output, and the gradient of its tokens."""
     wanted = Computed({OUTPUT: whole.output[b : b + 1]}, {"x": whole.gradients["x"][b : b + 1]})
     return _apart(_asked(module, point.samples([b])), wanted)
-
-
-def _with_threads(module: Any, point: PosedBatch, first: Computed) -> float:
-    torch.set_num_threads(2)
-    try:
-        return _apart(_asked(module, point), first)
-    finally:
-        torch.set_num_threads(1)
 
 
 def _price(module: Any, point: PosedBatch) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from harness.build import make
-from harness.registry import builtins
+from harness.registry import Registry, builtins
 from reference_impls.models.encoders import Embedding, Encoder, PairClassifier
 from reference_impls.models.translation import Translator
 from reference_impls.msmsa.scales import heads_per_scale
@@ -36,18 +36,9 @@ def fusion(
     name: str, d_in: int, d_out: int, heads: int = 0, options: Mapping[str, Any] | None = None
 ) -> nn.Module:
     """A mechanism's default implementation."""
-    mechanism = builtins()[name]
-    implementation = mechanism.implementation(
-        mechanism.default or mechanism.implementations[-1].name
-    )
-    return make(
-        mechanism,
-        implementation.factory,
-        d_in,
-        d_out,
-        heads,
-        {**mechanism.options, **implementation.options, **(options or {})},
-    )
+    mechanism, implementation = Registry().find(name)
+    whole = {**mechanism.options, **implementation.options, **(options or {})}
+    return make(mechanism, implementation.factory, d_in, d_out, heads, whole)
 
 
 def trained(module: nn.Module) -> int:
