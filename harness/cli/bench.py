@@ -13,9 +13,8 @@ from typing import Any
 
 from rich.console import Console
 
-from harness.cli.display import ratio_table
+from harness.cli.display import ratio_table, tell_gpu
 from harness.cli.doctor import tell_unready
-from harness.cli.gpu_table import tell_gpu
 from harness.cli.output import console, duration, say, tell_skipped
 from harness.cli.verify import verified
 from harness.doctor.checks import judge

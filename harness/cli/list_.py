@@ -28,9 +28,7 @@ def run_list(options: ListOptions) -> int:
         return 0
     registry = Registry(options.given)
     out = console()
-    table = bare_table()
-    for column in ("implementation", "what", "devices", "source"):
-        table.add_column(column, overflow="fold")
+    table = bare_table("implementation", "what", "devices", "source", overflow="fold")
     rows = []
     for mechanism in registry.mechanisms.values():
         table.add_row(f"[bold]{mechanism.name}[/]", mechanism.summary, "", mechanism.source)
