@@ -70,16 +70,6 @@ def _end(session: Session, missing: int) -> str:
     return f"measuring the rest will take about {duration(seconds)}{cut}"
 
 
-def _verify(session: Session, out: Console) -> list[dict[str, Any]]:
-    """Verify what is to be measured; print the table."""
-    named = [(f"{c.mechanism}.{c.implementation}", c) for c in session.cases]
-    wanted = [
-        (name, c.problem.dtype, fitting(name, c.options, c.problem.heads, session.registry))
-        for name, c in named
-    ]
-    return verified(wanted, session.registry, session.fingerprint, session.folder, out)
-
-
 def _refuse(session: Session, rows: Sequence[dict[str, Any]], out: Console) -> int:
     """Take out what is not right: it is not measured. Returns how many were refused."""
     bad = {(r["name"], r["dtype"]): r for r in rows if r["verdict"] not in ("ok", "unsupported")}
@@ -254,8 +244,13 @@ def run_bench(options: BenchOptions) -> int:
 
 def _bench(session: Session, options: BenchOptions, out: Console, planned: float) -> int:
     """Verify, measure and conclude what took `planned` seconds to plan; returns the exit code."""
+    named = [(f"{c.mechanism}.{c.implementation}", c) for c in session.cases]
+    wanted = [
+        (name, c.problem.dtype, fitting(name, c.options, c.problem.heads, session.registry))
+        for name, c in named
+    ]
     try:
-        checked = _verify(session, out)
+        checked = verified(wanted, session.registry, session.fingerprint, session.folder, out)
     except KeyboardInterrupt:
         say(
             out,

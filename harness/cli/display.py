@@ -61,17 +61,9 @@ def ratio_table(rows: Sequence[Row], title: str, width: int = WIDE) -> Table:
     Below `WIDE` columns memory stands as its ratio alone and operations not at all: it fits 80.
     """
     wide = width >= WIDE
-    table = Table(
-        title=title,
-        title_justify="left",
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-        box=None,
-        header_style="bold",
-    )
-    table.add_column("case", overflow="fold", min_width=20)
-    table.add_column("time", justify="right", no_wrap=True)
-    table.add_column("ratio", justify="right", no_wrap=True)
+    table = bare_table("case", numbers=("time", "ratio"))
+    table.title, table.title_justify, table.padding = title, "left", (0, 1, 0, 0)
+    table.columns[0].overflow, table.columns[0].min_width = "fold", 20
     table.add_column("verdict", no_wrap=True)
     of_wide = ("ops", "peak", "memory", "ratio", "margin")
     for column in of_wide if wide else ("peak", "memory", "margin"):

@@ -19,11 +19,12 @@ from harness.stats.basics import (
     deviation,
     half_width,
     mean,
+    permutation,
+    sign_flip,
     t_interval,
     two_sided,
     welch_error,
 )
-from harness.stats.exact import permutation, sign_flip
 from harness.stats.power import detectable_difference
 
 ROUNDING = 1e-12

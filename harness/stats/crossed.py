@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from harness.stats.basics import ALPHA
-from harness.stats.exact import sign_test
+from harness.stats.basics import ALPHA, sign_test
 
 if TYPE_CHECKING:
     import numpy as np

@@ -19,8 +19,7 @@ from itertools import combinations, count
 from typing import TYPE_CHECKING
 
 from harness.stats.accuracy import MeanDifference, compare_means
-from harness.stats.basics import ALPHA, holm
-from harness.stats.exact import ROUNDING, sign_test, signed_ranks
+from harness.stats.basics import ALPHA, ROUNDING, holm, sign_test, signed_ranks
 
 if TYPE_CHECKING:
     import numpy as np

@@ -36,7 +36,7 @@ from harness.stats import (
     two_proportions,
     welch,
 )
-from harness.stats.exact import sign_test
+from harness.stats.basics import sign_test
 
 A = [0.890, 0.902, 0.914, 0.896, 0.904, 0.884, 0.902]
 B = [0.908, 0.914, 0.882, 0.920, 0.898, 0.914, 0.915]

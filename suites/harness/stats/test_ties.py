@@ -11,7 +11,7 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 from harness.stats import Ties, friedman, ties
-from harness.stats.exact import signed_ranks
+from harness.stats.basics import signed_ranks
 
 DEMSAR = {
     "C4.5": "7630 5990 9540 6280 8820 9360 6610 5830 7750 10000 9400 6190 9720 9570",
