@@ -157,6 +157,7 @@ FIELDS: Mapping[str, Mapping[str, Shape]] = {
     "determinism": {"key": str, "name": str, "dtype": str, "status": str},
     "attention": {"key": str, "model": str, "task": str, "sentences": list},
     "exact": {"key": str, "check": str, "verdict": str},
+    "verdict": {"key": str},
 }  # fmt: skip
 """Without these a record means nothing."""
 
