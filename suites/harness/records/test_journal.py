@@ -20,21 +20,13 @@ from harness.records.journal import Follower
 from harness.records.published import main, pack, places
 from harness.records.ratios import time_frame
 from harness.records.schema import key
-from suites.support.made_up_records import unsealed
+from suites.support.made_up_records import record, unsealed
 
 CASE = "mtsa.algorithm1-B1-N2-D4-H2-f32-forward-cpu"
 
 
-def _time_record(name: str) -> dict[str, object]:
-    return {
-        "kind": "time",
-        "key": name,
-        "case": CASE,
-        "block": 0,
-        "status": "ok",
-        "samples": [0.5, 0.25],
-        "median": 0.375,
-    }
+def _time_record(name: str) -> dict[str, Any]:
+    return record("time", CASE, key=name, samples=[0.5, 0.25], median=0.375)
 
 
 def _written(folder: Path, *keys: str) -> Path:

@@ -19,6 +19,7 @@ from reports.core.sentences import closing
 from reports.core.words import margin_text, memory_text
 from reports.pages.bench import cost
 from reports.pages.scaling.tables import cells, numbers
+from suites.support.made_up_records import reading as record
 from suites.support.made_up_records import record as made
 
 BASE = "multi_head.sdpa"
@@ -28,10 +29,6 @@ SIZE = {"batch": 64, "length": 64, "heads": 8}
 
 def case_id(name: str, length: int = 64, phase: str = "forward", extra: str = "") -> str:
     return f"{name}-B64-N{length}-D300x600-H8-f32-{phase}-cpu{extra}"
-
-
-def record(case: str, block: int, seconds: float, **more: Any) -> dict[str, Any]:
-    return made("time", case, block, samples=[seconds], median=seconds) | more
 
 
 def margin(case: str, error: float = 1e-7, status: str = "ok") -> dict[str, Any]:
