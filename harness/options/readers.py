@@ -72,7 +72,12 @@ def whole(least: int, most: int | None = None, *, expected: str = "") -> Reader:
 
 def number(right: Callable[[float], bool], expected: str) -> Reader:
     """A finite number of which something holds."""
-    return Reader(lambda text: _right(_real(text), right(_real(text)), text), expected, "<float>")
+
+    def read(text: str) -> float:
+        value = _real(text)
+        return _right(value, right(value), text)
+
+    return Reader(read, expected, "<float>")
 
 
 def _either(names: Iterable[str]) -> str:
@@ -185,11 +190,13 @@ def _place(text: str) -> str:
 
 
 def _folder(text: str) -> Path:
-    return _right(_path(text), _path(text).is_dir() or not _path(text).exists(), text)
+    path = _path(text)
+    return _right(path, path.is_dir() or not path.exists(), text)
 
 
 def _there(text: str) -> Path:
-    return _right(_path(text), _path(text).exists(), text)
+    path = _path(text)
+    return _right(path, path.exists(), text)
 
 
 def _sentence(text: str) -> str:

@@ -62,11 +62,11 @@ class Answers:
                 arrays = {tuple(name.split(" ", 1)): array for name, array in file.items()}
             return Computed(*({n: a for (of, n), a in arrays.items() if of == p} for p in parts))
         answer = asked.answer()
-        held = {f"{p} {n}": a for p in parts for n, a in getattr(answer, p).items()}
+        held: dict[str, Any] = {f"{p} {n}": a for p in parts for n, a in getattr(answer, p).items()}
         self.folder.mkdir(parents=True, exist_ok=True)
         temporary = path.with_suffix(f".{os.getpid()}")
         with temporary.open("wb") as file:
-            np.savez(file, allow_pickle=False, **held)
+            np.savez(file, **held)
         temporary.replace(path)
         return answer
 

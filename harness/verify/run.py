@@ -15,13 +15,13 @@ from harness.registry import Registry, code_hash
 
 CALL = "harness.verify.check:check"
 BESIDE = {
-    "stress": "harness.verify.stress:stress",
-    "determinism": "harness.verify.determinism:determinism",
+    "stress": "harness.verify.beside:stress",
+    "determinism": "harness.verify.beside:determinism",
 }
 """What is told beside a verdict, each a kind of record, and what a child calls for it."""
 ALONE = {
-    "compiled": ("harness.verify.determinism:compiled", ("cpu", "cuda")),
-    "graphed": ("harness.verify.determinism:graphed", ("cuda",)),
+    "compiled": ("harness.verify.beside:compiled", ("cpu", "cuda")),
+    "graphed": ("harness.verify.beside:graphed", ("cuda",)),
 }
 """What of determinism has a call of its own, and where: a compiler that does not end must not take
 the rest with it."""

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from harness.build import make
-from harness.registry import Registry, builtins
+from harness.registry import builtins
 from reference_impls.models.encoders import Embedding, Encoder, PairClassifier
 from reference_impls.models.translation import Translator
 from reference_impls.msmsa.scales import heads_per_scale
@@ -36,7 +36,9 @@ def fusion(
     name: str, d_in: int, d_out: int, heads: int = 0, options: Mapping[str, Any] | None = None
 ) -> nn.Module:
     """A mechanism's default implementation."""
-    mechanism, implementation = Registry().find(name)
+    mechanism = builtins()[name]
+    names = [i.name for i in mechanism.implementations]
+    implementation = mechanism.implementation(mechanism.default or names[-1])
     whole = {**mechanism.options, **implementation.options, **(options or {})}
     return make(mechanism, implementation.factory, d_in, d_out, heads, whole)
 
