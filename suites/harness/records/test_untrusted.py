@@ -90,7 +90,7 @@ COVERED = {"vectors": "v", "vocabulary": 9, "covered": 8, "running_words": 7, "c
 
 def _trained() -> list[dict[str, Any]]:
     """A comparison of three seeds, by itself and as one of several, a sweep, and a verdict."""
-    more = {
+    more: dict[str, Any] = {
         **{"code": "c", "fingerprint": "f", "vectors": "v", "data": "d", "workers": 2},
         **{"fold": None, "recipe": RECIPE, "predictions": {"file": "lost.npz", "sha256": "s"}},
         **{"task_seconds": 4.0, "memory_method": "VmHWM", "coverage": COVERED, "chosen_epoch": 1},
