@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from harness.cli import run as command
 from harness.cli.verify import golden_files
@@ -147,6 +149,84 @@ def test_what_is_pooled_of_nothing_is_undefined(path: str, tmp_path: Path) -> No
     assert checked(written(tmp_path / "x.npz", arrays))["verdict"] == "ok"
     arrays["output_f64"][1] += 1e-3
     assert checked(written(tmp_path / "x.npz", arrays))["verdict"] == "wrong"
+
+
+def softmax(e: Tensor, allowed: Tensor, axis: int) -> Tensor:
+    """Over what is allowed; zero elsewhere, and where nothing is."""
+    p = e.masked_fill(~allowed, -math.inf).softmax(axis)
+    return p.masked_fill(~allowed, 0).nan_to_num(0.0)
+
+
+def disa_of(h: Tensor, w: Mapping[str, Tensor], ok: Tensor, c: float) -> tuple[Tensor, Tensor]:
+    """Tokens mapped, and attended [n, d], of the section "disa" of the goldens' page."""
+    h = torch.relu(h @ w["map_w"] + w["map_b"])
+    e = c * torch.tanh((h @ w["dep_w"] + (h @ w["head_w"])[:, None] + w["f_b"]) / c)
+    return h, (softmax(e, ok[..., None], 1) * h).sum(1)
+
+
+def biblosa_program(x: Tensor, real: Tensor, w: Mapping[str, Tensor], r: int, fw: bool) -> Tensor:
+    """One direction of the section "biblosa", one sample, padded rows and blocks included."""
+    n, c = len(x), 5.0
+    x = torch.nn.functional.pad(x, (0, 0, 0, -n % r))
+    real = torch.nn.functional.pad(real, (0, -n % r))
+    h = torch.relu(x @ w["map_w"] + w["map_b"])
+    d = h.shape[1]
+    one = torch.ones(len(x), len(x), dtype=torch.bool)
+    towards = one.tril(-1) if fw else one.triu(1)
+    place = torch.arange(len(x)) // r
+    dh = h @ w["dh_w"]
+    e = c * torch.tanh((dh[:, :d] + dh[:, None, d:] + w["f_b"]) / c)
+    near = towards & (place == place[:, None]) & real & real[:, None]
+    a = (softmax(e, near[..., None], 1) * h).sum(1)
+    z = a @ w["s2t_w"] + w["s2t_b"]
+    o = torch.stack(
+        [
+            (softmax(z[b : b + r], real[b : b + r, None], 0) * a[b : b + r]).sum(0)
+            for b in range(0, len(x), r)
+        ]
+    )
+    blk = {name[4:]: value for name, value in w.items() if name.startswith("blk_")}
+    m, att = disa_of(o, blk, towards[: len(o), : len(o)], c)
+    bias = blk["fi_b"] + blk["fa_b"] + blk["o_b"]
+    gate = torch.sigmoid(m @ blk["fi_w"] + att @ blk["fa_w"] + bias)
+    G = (gate * m + (1 - gate) * att)[place]
+    cq = torch.cat([h, a, G], 1) @ w["comb_w"] + w["comb_b"]
+    gate = torch.sigmoid(cq[:, d:])
+    return (gate * torch.relu(cq[:, :d]) + (1 - gate) * h)[:n]
+
+
+@pytest.mark.parametrize("lengths", [(12, 4), (10, 1), (3, 0)], ids=str)
+def test_padded_blocks_and_their_cotangents_are_taken_out(
+    lengths: tuple[int, int], tmp_path: Path
+) -> None:
+    """Whole padded blocks, random numbers at padding, a sample of padding alone."""
+    arrays = contents(FOLDER / "biblosa" / "block3_padded_tail.npz")
+    arrays["config"] |= {"activation": "relu", "tanh_scale": 5.0}
+    r, d_in, n = arrays["config"]["block_len"], arrays["x"].shape[2], 12
+    rng = np.random.default_rng(3)
+    weights = {
+        way: {k[3:]: torch.from_numpy(v).double() for k, v in arrays.items() if k[:2] == way}
+        for way in ("fw", "bw")
+    }
+    x = torch.from_numpy(rng.standard_normal((2, n, d_in)).astype(np.float32).astype(float))
+    x.requires_grad_()
+    real = torch.arange(n) < torch.tensor(lengths)[:, None]
+    both = [
+        [biblosa_program(x[b], real[b], w, r, way == "fw") for way, w in weights.items()]
+        for b in range(2)
+    ]
+    out = torch.stack([torch.cat(ways, 1) for ways in both])
+    grad_out = torch.from_numpy(rng.standard_normal(out.shape))
+    (out * grad_out).sum().backward()
+    assert out[1, lengths[1] :].abs().max() > 0
+    assert x.grad is not None
+    numbers = {"output": out, "output_f64": out, "grad_x": x.grad, "grad_x_f64": x.grad}
+    found = {name: t.detach().numpy() for name, t in numbers.items()}
+    inputs = {"x": x.detach().float().numpy(), "mask": real.numpy(), "grad_out": grad_out.numpy()}
+    path = written(tmp_path / "blocks.npz", {**arrays, **found, **inputs})
+    told = checked(path)
+    assert told["verdict"] == "ok", told
+    assert not any("not comparable" in row["detail"] for row in told["rows"])
 
 
 def test_of_a_case_without_gradients_nothing_is_taken_out() -> None:
