@@ -320,6 +320,8 @@ def test_a_family_is_declared_before_its_first_run_and_trained_once(
     ours = found[[r["kind"] for r in found].index("family") :]
     assert [r["kind"] for r in ours] == ["family", *["run"] * 4, "verdict"]
     assert {r["model"] for r in ours if r["kind"] == "run"} == {"bi_lstm.packed"}
+    assert ours[-1]["design"] == ours[0]["key"]
+    assert sorted(ours[-1]["designs"]) == sorted(d["key"] for d in ours[0]["designs"])
     assert "4 comparisons: mtsa.fused, bi_lstm.packed against multi_head.sdpa" in text
     assert "12 runs, 8 of them already there" in text
     assert "changed after looking" not in text
