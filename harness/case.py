@@ -172,20 +172,15 @@ class Case:
             If two of them contradict each other.
         """
         merged = Setting("+".join(self.settings) or "eager", "")
-        for name in self.settings:
-            one = setting(name)
+        for one in map(setting, self.settings):
             for field in ("threads", "compile_mode"):
-                value = getattr(one, field)
-                if value is not None and getattr(merged, field) is not None:
+                if None not in (getattr(one, field), getattr(merged, field)):
                     raise UsageError(f"{self.id}: two settings name {field}; give one")
+            either = ("threads", "compile_mode", "graphed", "tf32", "padded")
             merged = replace(
                 merged,
                 devices=tuple(d for d in merged.devices if d in one.devices),
-                threads=merged.threads or one.threads,
-                compile_mode=merged.compile_mode or one.compile_mode,
-                graphed=merged.graphed or one.graphed,
-                tf32=merged.tf32 or one.tf32,
-                padded=merged.padded or one.padded,
+                **{name: getattr(merged, name) or getattr(one, name) for name in either},
             )
         return merged
 
@@ -274,16 +269,9 @@ def parse(text: str) -> Case:
     for name in names:
         setting(name)
     options = tuple(tuple(o.split("=", 1)) for o in (g["options"] or "").split(",") if o)
-    problem = Problem(
-        batch=int(g["batch"]),
-        length=int(g["length"]),
-        d_in=int(g["d_in"]),
-        d_out=int(g["d_out"] or g["d_in"]),
-        heads=int(g["heads"] or 0),
-        dtype=g["dtype"],
-        phase=g["phase"],
-        device=g["device"],
-    )
+    sizes = {n: int(g[n] or 0) for n in ("batch", "length", "d_in", "d_out", "heads")}
+    sizes["d_out"] = sizes["d_out"] or sizes["d_in"]
+    problem = Problem(**sizes, dtype=g["dtype"], phase=g["phase"], device=g["device"])
     return Case(g["mechanism"], g["implementation"], problem, names, options)
 
 

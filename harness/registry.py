@@ -228,40 +228,23 @@ def _digest(files: Iterable[Path]) -> str:
 
 
 @cache
-def _shared_files() -> tuple[Path, ...]:
+def _with_imports(files: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Files, those of the mechanisms' packages that they import, and what these import."""
     root = Path(reference_impls.__path__[0])
-    return tuple(sorted(root.glob("*.py")))
-
-
-@cache
-def _package_files(folder: str) -> tuple[Path, ...]:
-    """Files of a built-in mechanism's package and of the mechanisms' packages that it imports."""
-    root = Path(reference_impls.__path__[0])
-    waiting, seen, files = [folder.rpartition(".")[2]], set[str](), list[Path]()
+    found, waiting = set(files), [*files]
     while waiting:
-        package = waiting.pop()
-        if package in seen or not (root / package).is_dir():
-            continue
-        seen.add(package)
-        own = sorted(f for f in (root / package).rglob("*") if f.suffix in SOURCES)
-        files += own
-        for file in own:
-            waiting += re.findall(r"reference_impls\.(\w+)", file.read_text(encoding="utf-8"))
-    return tuple(sorted(files))
+        for package in re.findall(r"reference_impls\.(\w+)", waiting.pop().read_text("utf-8")):
+            new = {f for f in (root / package).rglob("*") if f.suffix in SOURCES} - found
+            found |= new
+            waiting += new
+    return tuple(sorted(found))
 
 
-@cache
-def _files_elsewhere(modules: tuple[str, ...]) -> tuple[Path, ...]:
-    """Files of modules outside of `reference_impls`, and of the mechanisms that they import."""
-    files: set[Path] = set()
-    for module in modules:
-        spec = importlib.util.find_spec(module)
-        if spec is not None and spec.origin is not None:
-            files.add(Path(spec.origin))
-            text = Path(spec.origin).read_text(encoding="utf-8")
-            for package in re.findall(r"reference_impls\.(\w+)", text):
-                files |= set(_package_files(package))
-    return tuple(sorted(files))
+def _file_of(module: str) -> Path | None:
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None or not Path(spec.origin).is_file():
+        return None
+    return Path(spec.origin)
 
 
 @cache
@@ -285,29 +268,27 @@ def module_hash(dotted: str) -> str:
         If there is no such file.
     """
     module = dotted.partition(":")[0]
-    spec = importlib.util.find_spec(module)
-    if spec is None or spec.origin is None or not Path(spec.origin).is_file():
+    if (file := _file_of(module)) is None:
         raise UsageError(f"no source file of {module!r} was found; put it in a module on disk")
-    return _digest([Path(spec.origin)])
+    return _digest([file])
 
 
-def code_hash(mechanism: Mechanism, package: str) -> str:
+def code_hash(mechanism: Mechanism, judge: str) -> str:
     """Hash of a mechanism's source and of the part of the harness that judges it.
 
     Parameters
     ----------
-    package : {"measure", "verify"}
+    judge : {"measure", "verify", "train"}
         Sub-package of the harness.
     """
     dotted = [i.factory for i in mechanism.implementations] + [mechanism.oracle or ""]
     modules = sorted({d.partition(":")[0] for d in dotted if d})
     if mechanism.folder:
-        elsewhere = tuple(m for m in modules if not m.startswith("reference_impls."))
-        files = [
-            *_shared_files(),
-            *_package_files(mechanism.folder),
-            *_files_elsewhere(elsewhere),
-        ]
+        root = Path(reference_impls.__path__[0])
+        package = (root / mechanism.folder.rpartition(".")[2]).rglob("*")
+        elsewhere = (_file_of(m) for m in modules if not m.startswith("reference_impls."))
+        own = [f for f in package if f.suffix in SOURCES] + [f for f in elsewhere if f]
+        files = [*sorted(root.glob("*.py")), *_with_imports(tuple(own))]
     else:
         files = [file for module in modules for file in _sources(module)]
-    return hashlib.sha256((_digest(files) + harness_hash(package)).encode()).hexdigest()[:16]
+    return hashlib.sha256((_digest(files) + harness_hash(judge)).encode()).hexdigest()[:16]

@@ -13,9 +13,8 @@ from typing import Any
 
 from rich.console import Console
 
-from harness.cli.display import ratio_table
+from harness.cli.display import ratio_table, tell_gpu
 from harness.cli.doctor import tell_unready
-from harness.cli.gpu_table import tell_gpu
 from harness.cli.output import console, duration, say, tell_skipped
 from harness.cli.verify import verified
 from harness.doctor.checks import judge
@@ -69,16 +68,6 @@ def _end(session: Session, missing: int) -> str:
     budget = session.profile.budget_seconds
     cut = "" if budget is None or seconds <= budget else f", cut at {duration(budget)}"
     return f"measuring the rest will take about {duration(seconds)}{cut}"
-
-
-def _verify(session: Session, out: Console) -> list[dict[str, Any]]:
-    """Verify what is to be measured; print the table."""
-    named = [(f"{c.mechanism}.{c.implementation}", c) for c in session.cases]
-    wanted = [
-        (name, c.problem.dtype, fitting(name, c.options, c.problem.heads, session.registry))
-        for name, c in named
-    ]
-    return verified(wanted, session.registry, session.fingerprint, session.folder, out)
 
 
 def _refuse(session: Session, rows: Sequence[dict[str, Any]], out: Console) -> int:
@@ -255,8 +244,13 @@ def run_bench(options: BenchOptions) -> int:
 
 def _bench(session: Session, options: BenchOptions, out: Console, planned: float) -> int:
     """Verify, measure and conclude what took `planned` seconds to plan; returns the exit code."""
+    named = [(f"{c.mechanism}.{c.implementation}", c) for c in session.cases]
+    wanted = [
+        (name, c.problem.dtype, fitting(name, c.options, c.problem.heads, session.registry))
+        for name, c in named
+    ]
     try:
-        checked = _verify(session, out)
+        checked = verified(wanted, session.registry, session.fingerprint, session.folder, out)
     except KeyboardInterrupt:
         say(
             out,

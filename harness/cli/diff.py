@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from harness.cli.display import COLOURS
-from harness.cli.output import console, duration, say
+from harness.cli.output import bare_table, console, duration, say
 from harness.diff import journals, revisions, rows
 from harness.diff.rows import DiffRow
 from harness.diff.session import RevisionSession, make_session
@@ -125,7 +125,7 @@ def _journals(base: Path, head: Path, options: DiffOptions) -> int:
         "baseline": profile.baseline,
         "fingerprint": dict(before.fingerprint),
     }
-    return _conclude(out, found, title, lines, options.json_file, extra, _times_baseline)
+    return _conclude(out, found, title, lines, options.json_file, extra, "{:.3g}x".format)
 
 
 def _same_device(
@@ -184,12 +184,9 @@ def _conclude(
 
 
 def _table(found: Sequence[DiffRow], title: str, cell: Callable[[float], str]) -> Table:
-    table = Table(
-        title=escape(title), title_justify="left", pad_edge=False, box=None, header_style="bold"
-    )
-    table.add_column("case", overflow="fold", min_width=22)
-    for column in ("base", "head", "ratio", "p (Holm)", "noise"):
-        table.add_column(column, justify="right", no_wrap=True)
+    table = bare_table("case", numbers=("base", "head", "ratio", "p (Holm)", "noise"))
+    table.title, table.title_justify = escape(title), "left"
+    table.columns[0].overflow, table.columns[0].min_width = "fold", 22
     table.add_column("verdict", no_wrap=True)
     for row in found:
         colour = _COLOURS.get(row.verdict, "dim")
@@ -203,7 +200,3 @@ def _table(found: Sequence[DiffRow], title: str, cell: Callable[[float], str]) -
             f"[{colour}]{row.verdict}[/]" + (f" {escape(row.detail)}" if row.detail else ""),
         )
     return table
-
-
-def _times_baseline(value: float) -> str:
-    return f"{value:.3g}x"

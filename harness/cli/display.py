@@ -12,12 +12,14 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from harness.cli.output import duration
+from harness.cli.output import bare_table, duration, say
 from harness.measure.blocks import Step
 from harness.measure.ceilings import COUNTED, MOST, NOT_COUNTED
 from harness.measure.session import Session
+from harness.records.gpu import GpuReading
 from harness.records.ratios import NO_ORACLE, NOT_VERIFIED, WITHHELD, Row
 from harness.stats import ratio_text
+from reports.core.gpu import COLUMNS, LEGEND, gpu_lines, gpu_remarks
 from reports.core.sweeps import to_width
 from reports.core.words import bytes_text, known, margin_text, memory_text, time_text
 
@@ -59,25 +61,12 @@ def ratio_table(rows: Sequence[Row], title: str, width: int = WIDE) -> Table:
     Below `WIDE` columns memory stands as its ratio alone and operations not at all: it fits 80.
     """
     wide = width >= WIDE
-    table = Table(
-        title=title,
-        title_justify="left",
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-        box=None,
-        header_style="bold",
-    )
-    table.add_column("case", overflow="fold", min_width=20)
-    table.add_column("time", justify="right", no_wrap=True)
-    table.add_column("ratio", justify="right", no_wrap=True)
+    table = bare_table("case", numbers=("time", "ratio"))
+    table.title, table.title_justify, table.padding = title, "left", (0, 1, 0, 0)
+    table.columns[0].overflow, table.columns[0].min_width = "fold", 20
     table.add_column("verdict", no_wrap=True)
-    for column in (
-        *(["ops"] if wide else []),
-        "peak",
-        "memory",
-        *(["ratio"] if wide else []),
-        "margin",
-    ):
+    of_wide = ("ops", "peak", "memory", "ratio", "margin")
+    for column in of_wide if wide else ("peak", "memory", "margin"):
         table.add_column(column, justify="right", no_wrap=True)
     last, width_of = None, to_width(rows)
     for row in rows:
@@ -148,6 +137,18 @@ def _notes(rows: Sequence[Row]) -> str | None:
             f"{MARKS[NOT_VERIFIED]} {NOT_VERIFIED}: its error here is not known; no headline"
         )
     return "\n".join(notes) or None
+
+
+def tell_gpu(readings: Sequence[GpuReading], rows: Sequence[Row], out: Console) -> None:
+    """Print the readings of a session on a GPU; nothing where there are none."""
+    if not readings:
+        return
+    table = bare_table("case", numbers=COLUMNS)
+    for case, cells in gpu_lines(readings, rows):
+        table.add_row(escape(case), *cells)
+    out.print(table)
+    for line in (LEGEND, *gpu_remarks(readings)):
+        say(out, line)
 
 
 class Display:

@@ -116,26 +116,22 @@ def _facts(name: str, given: tuple[str, ...]) -> list[tuple[str, str]]:
 
 
 def _print_facts(out: Any, facts: list[tuple[str, str]]) -> None:
-    table = bare_table()
-    table.add_column("what it computes (in float64, told and not judged)", overflow="fold")
-    table.add_column("", overflow="fold")
+    table = bare_table("what it computes (in float64, told and not judged)", "", overflow="fold")
     for question, answer in facts:
         table.add_row(escape(question), escape(answer))
     out.print(table)
 
 
 def _print_configurations(out: Any, mechanism: Mechanism) -> None:
-    table = bare_table()
-    table.add_column("configuration", no_wrap=True)
-    table.add_column("options", overflow="fold")
+    table = bare_table("configuration", "options", overflow="fold")
+    table.columns[0].no_wrap = True
     table.add_row(mechanism.name, escape(_options(mechanism.options)))
     for label, options in mechanism.variants.items():
         table.add_row(f"  {label}", escape(_options(options)))
     out.print("\n[bold]Configurations[/] (--option NAME=VALUE; each is verified)")
     out.print(table)
-    table = bare_table()
-    table.add_column("implementation", no_wrap=True)
-    table.add_column("what", overflow="fold")
+    table = bare_table("implementation", "what", overflow="fold")
+    table.columns[0].no_wrap = True
     for i in mechanism.implementations:
         mark = " (default)" if i.name == mechanism.default else ""
         table.add_row(f"{mechanism.name}.{i.name}{mark}", escape(i.summary))

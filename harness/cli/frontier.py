@@ -53,10 +53,8 @@ def _row(result: Result) -> dict[str, Any]:
 
 def frontier_table(results: Sequence[Result]) -> Table:
     """Longest length, its peak and time, and the first that does not fit with the reason."""
-    table = bare_table()
-    table.add_column("mechanism", overflow="fold")
-    for column in ("longest N", "peak", "a pass", "not N"):
-        table.add_column(column, justify="right", no_wrap=True)
+    table = bare_table("mechanism", numbers=("longest N", "peak", "a pass", "not N"))
+    table.columns[0].overflow = "fold"
     table.add_column("why")
     last = ""
     for result in results:

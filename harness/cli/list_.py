@@ -28,9 +28,7 @@ def run_list(options: ListOptions) -> int:
         return 0
     registry = Registry(options.given)
     out = console()
-    table = bare_table()
-    for column in ("implementation", "what", "devices", "source"):
-        table.add_column(column, overflow="fold")
+    table = bare_table("implementation", "what", "devices", "source", overflow="fold")
     rows = []
     for mechanism in registry.mechanisms.values():
         table.add_row(f"[bold]{mechanism.name}[/]", mechanism.summary, "", mechanism.source)
@@ -90,16 +88,6 @@ def _goldens(mechanism: Mechanism) -> str:
     return ", ".join(f"{count} {whose}" for whose, count in counts.items() if count) or "none exist"
 
 
-def _implementations(mechanism: Mechanism) -> str:
-    names = [i.name for i in mechanism.implementations]
-    return ", ".join(f"`{n}`" for n in names if n != "plain")
-
-
-def _checked(mechanism: Mechanism) -> str:
-    configurations = 1 + len(mechanism.variants)
-    return f"oracle, {configurations} configuration{'s' if configurations > 1 else ''}"
-
-
 def markdown() -> str:
     """One row per built-in mechanism.
 
@@ -116,8 +104,9 @@ def markdown() -> str:
         "|---|---|---|---|---|",
     ]
     for m in builtins().values():
+        beside = ", ".join(f"`{i.name}`" for i in m.implementations if i.name != "plain")
+        count = 1 + len(m.variants)
+        checked = f"oracle, {count} configuration{'s' if count > 1 else ''}"
         what = f"{m.summary} ({m.source})"
-        lines.append(
-            f"| `{m.name}` | {what} | {_implementations(m)} | {_checked(m)} | {_goldens(m)} |"
-        )
+        lines.append(f"| `{m.name}` | {what} | {beside} | {checked} | {_goldens(m)} |")
     return "\n".join(lines)

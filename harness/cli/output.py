@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, OverflowMethod
 from rich.markup import escape
 from rich.progress import (
     BarColumn,
@@ -33,11 +33,13 @@ def say(out: Console, text: str, style: str | None = None, *, markup: bool = Fal
     out.print(text, style=style, markup=markup, highlight=False, soft_wrap=True)
 
 
-def bare_table(*columns: str, numbers: Iterable[str] = ()) -> Table:
+def bare_table(
+    *columns: str, numbers: Iterable[str] = (), overflow: OverflowMethod = "ellipsis"
+) -> Table:
     """A table without lines: texts at the left, then numbers at the right."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        table.add_column(column)
+        table.add_column(column, overflow=overflow)
     for column in numbers:
         table.add_column(column, justify="right", no_wrap=True)
     return table

@@ -52,9 +52,9 @@ def effect_of(amount: Amount, metric: str) -> float:
 
 
 def _recorded(options: PlanOptions, task: Task, out: Console) -> Recorded:
-    """What the runs of two models on a task show; said on a line or three."""
+    """What the runs of two models on a task show; said on a line or four."""
     assert options.records is not None
-    registry = Registry(options.given)
+    registry, unit = Registry(options.given), unit_of(task.metric)
     first, second = (parse_model(name, registry) for name in options.models)
     names = str(first), str(second)
     wanted = None
@@ -66,7 +66,28 @@ def _recorded(options: PlanOptions, task: Task, out: Console) -> Recorded:
     found = journal.read(options.records)
     tell_skipped(out, found.warnings)
     recorded = recorded_spread(found.records, names, task.name, task.metric, wanted)
-    _print_recorded(out, recorded, names, task, unit_of(task.metric))
+    s, r = recorded.spread, recorded.spread.correlation
+    lines = [
+        f"{first} and {second} on {task.name}, {s.count} paired seeds: sd of "
+        f"{recorded.metric} {unit.size(s.sd_first)} and {unit.size(s.sd_second)}",
+        f"sd of the differences {unit.size(s.sd.value)}, 95 % interval [{unit.size(s.sd.low)}, "
+        f"{unit.size(s.sd.high)}]",
+    ]
+    if not math.isnan(r.value):
+        interval = "" if math.isnan(r.low) else f", 95 % interval [{r.low:.2f}, {r.high:.2f}]"
+        lines.append(f"correlation over seeds {r.value:.2f}{interval}")
+    if recorded.others:
+        used = [
+            ", ".join(changes(recipe, task.recipe)) or "the common recipe"
+            for recipe in recorded.recipes
+        ]
+        said = "; ".join(f"{model}: {what}" for model, what in zip(names, used, strict=True))
+        lines.append(
+            f"these are of {used[0] if len(set(used)) == 1 else said}; {recorded.others} pairs "
+            "under other recipes, vectors or machines not used (--recipe chooses)"
+        )
+    for line in lines:
+        say(out, line)
     return recorded
 
 
@@ -112,36 +133,6 @@ def run_plan(options: PlanOptions) -> int:
         },
     )
     return 0
-
-
-def _print_recorded(
-    out: Console, recorded: Recorded, models: tuple[str, str], task: Task, unit: Unit
-) -> None:
-    s = recorded.spread
-    lines = [
-        f"{models[0]} and {models[1]} on {task.name}, {s.count} paired seeds: sd of "
-        f"{recorded.metric} {unit.size(s.sd_first)} and {unit.size(s.sd_second)}",
-        f"sd of the differences {unit.size(s.sd.value)}, 95 % interval [{unit.size(s.sd.low)}, "
-        f"{unit.size(s.sd.high)}]",
-    ]
-    r = s.correlation
-    if not math.isnan(r.value):
-        interval = "" if math.isnan(r.low) else f", 95 % interval [{r.low:.2f}, {r.high:.2f}]"
-        lines.append(f"correlation over seeds {r.value:.2f}{interval}")
-    if recorded.others:
-        used = {
-            model: ", ".join(changes(recipe, task.recipe)) or "the common recipe"
-            for model, recipe in zip(models, recorded.recipes, strict=True)
-        }
-        said = "; ".join(f"{model}: {what}" for model, what in used.items())
-        if len(set(used.values())) == 1:
-            said = used[models[0]]
-        lines.append(
-            f"these are of {said}; {recorded.others} pairs under other recipes, vectors or "
-            "machines not used (--recipe chooses)"
-        )
-    for line in lines:
-        say(out, line)
 
 
 def _print_plan(out: Console, plan: SeedPlan, unit: Unit, estimated: bool) -> None:

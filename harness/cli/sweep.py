@@ -51,6 +51,7 @@ def run_sweep(options: SweepOptions) -> int:
         write_json(options.json_file, print_dry_run(out, sweep, known, durations, start))
         return 0
     records = dict(known)
+    declared = sweep.record(around.fingerprint)
     if missing:
         with (
             make_executor(options, around.fingerprint, len(missing)) as executor,
@@ -60,16 +61,8 @@ def run_sweep(options: SweepOptions) -> int:
             _check(missing, known.values(), executor, out)
             runs = [entry.run for entry in missing]
             verified_or_refused(runs, around, folder, out)
-            done = do_runs(
-                runs,
-                around.fingerprint,
-                folder,
-                executor,
-                out,
-                [sweep.record(around.fingerprint)],
-                strict=False,
-                names=sweep.names,
-            )
+            where = around.fingerprint, folder, executor, out
+            done = do_runs(runs, *where, [declared], strict=False, names=sweep.names)
         records |= {record["key"]: record for record in done}
     else:
         _announce(out, sweep, 0, around.fingerprint, None, folder)
@@ -79,20 +72,10 @@ def run_sweep(options: SweepOptions) -> int:
         say(out, f"{failure['run']}: {failure['status']}: {failure['detail']}", "red")
         say(out, f"  {failure['command']}")
     total, seconds = len(sweep.entries), time.monotonic() - began
-    say(
-        out,
-        f"{total - len(failed)} of {total} runs are ok, {len(failed)} failed; {duration(seconds)}",
-    )
-    write_json(
-        options.json_file,
-        {
-            "sweep": sweep.record(around.fingerprint)["key"],
-            "runs": total,
-            "trained": len(missing),
-            "seconds": seconds,
-            "failures": failed,
-        },
-    )
+    good = f"{total - len(failed)} of {total} runs are ok, {len(failed)} failed"
+    say(out, f"{good}; {duration(seconds)}")
+    told = {"sweep": declared["key"], "runs": total, "trained": len(missing), "seconds": seconds}
+    write_json(options.json_file, {**told, "failures": failed})
     return 1 if failed else 0
 
 

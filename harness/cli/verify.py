@@ -21,6 +21,7 @@ from harness.records.journal import Writer
 from harness.records.sharing import at_work, in_turn
 from harness.registry import Registry
 from harness.verify.run import ANSWERS, beside, jobs, price, same_bits, verify, workers_for
+from reference_impls.mechanism import Implementation, Mechanism
 
 DEFAULT_DTYPES = ("f64", "f32", "bf16")
 LARGE_DTYPES = ("f32", "bf16")
@@ -32,12 +33,10 @@ STRESS_DTYPES = ("f32", "bf16", "f16")
 
 def verify_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """Error, budget, margin and verdict of each implementation and dtype."""
-    table = bare_table()
-    table.add_column("implementation", no_wrap=True)
-    table.add_column("dtype")
-    for column in ("error", "budget", "margin", "grad error", "budget", "margin"):
-        table.add_column(column, justify="right")
     known = any("determinism" in row for row in rows)
+    numbers = ("error", "budget", "margin", "grad error", "budget", "margin")
+    table = bare_table("implementation", "dtype", numbers=numbers)
+    table.columns[0].no_wrap = True
     for column in ("verdict", *(("same bits", "deterministic") if known else ()), ""):
         table.add_column(column)
     for row in rows:
@@ -80,8 +79,6 @@ def run_verify(options: VerifyOptions) -> int:
         return verify_stress(options)
     if options.golden is not None:
         return verify_golden(options.golden, options)
-    if options.large:
-        return verify_large(options)
     return verify_oracles(options)
 
 
@@ -130,36 +127,50 @@ def verified(
 
 
 def verify_oracles(options: VerifyOptions) -> int:
-    """Check implementations against their oracles, then the exact claims; both are recorded."""
-    registry = Registry(options.given)
-    wanted = options.names or list(registry.given_names) or list(registry.mechanisms)
-    pairs = registry.select(wanted)
-    kinds = options.dtypes or DEFAULT_DTYPES
-    fingerprint = device_fingerprint(options.device)
-    folder, out = options.journal, console()
-    todo = [(f"{m.name}.{i.name}", dtype, options.option) for m, i in pairs for dtype in kinds]
-    rows: list[dict[str, Any]] = []
-    with at_work(folder, "verify", alone=False):
-        if not options.exact:
-            found = determinism(todo, options, registry, fingerprint) if options.determinism else {}
-            more: dict[str, Any] = {"workers": options.jobs, "again": True, "bits": found}
-            rows = verified(todo, registry, fingerprint, folder, out, **more)
-            out.print(_counted(rows, fingerprint))
-        # What options or one's own mechanisms change is not what the papers claim.
-        named = set() if options.option else {m.name for m, _ in pairs}
-        records = verify_exact(named, fingerprint, folder, out)
-    if options.exact and not records:
-        raise UsageError("--exact: no paper claims anything exact of these; leave the names out")
-    write_json(options.json_file, {"fingerprint": fingerprint, "rows": rows, "exact": records})
-    return max(exit_code(rows), exit_code(records))
+    """Check implementations against their oracles, then the exact claims; both are recorded.
 
-
-def verify_large(options: VerifyOptions) -> int:
-    """Check what works in tiles at large shapes, where a journal knows it not yet."""
+    At large shapes instead those that work in tiles, where a journal knows it not yet.
+    """
     registry, folder, out = Registry(options.given), options.journal, console()
     fingerprint = device_fingerprint(options.device)
-    device = str(fingerprint["device"])
-    pairs = registry.select(options.names or list(registry.mechanisms))
+    named = options.names or (() if options.large else registry.given_names)
+    pairs = registry.select(named or list(registry.mechanisms))
+    if options.large:
+        pairs = in_tiles(pairs, str(fingerprint["device"]))
+    kinds = options.dtypes or (LARGE_DTYPES if options.large else DEFAULT_DTYPES)
+    todo = [(f"{m.name}.{i.name}", dtype, options.option) for m, i in pairs for dtype in kinds]
+    rows: list[dict[str, Any]] = []
+    found: dict[str, Any] = {"fingerprint": fingerprint, "rows": rows}
+    with at_work(folder, "verify", alone=False):
+        if not options.exact:
+            more: dict[str, Any] = {"large": True} if options.large else {"again": True}
+            if options.determinism:
+                more["bits"] = determinism(todo, options, registry, fingerprint)
+            more["workers"] = options.jobs
+            rows += verified(todo, registry, fingerprint, folder, out, **more)
+            out.print(_counted(rows, fingerprint))
+        if options.large:
+            shutil.rmtree(folder / ANSWERS, ignore_errors=True)
+        else:
+            # What options or one's own mechanisms change is not what the papers claim.
+            papers = set() if options.option else {m.name for m, _ in pairs}
+            found["exact"] = verify_exact(papers, fingerprint, folder, out)
+    if options.exact and not found["exact"]:
+        raise UsageError("--exact: no paper claims anything exact of these; leave the names out")
+    write_json(options.json_file, found)
+    return max(exit_code(rows), exit_code(found.get("exact", ())))
+
+
+def in_tiles(
+    pairs: Iterable[tuple[Mechanism, Implementation]], device: str
+) -> list[tuple[Mechanism, Implementation]]:
+    """Those of which large shapes say something.
+
+    Raises
+    ------
+    UsageError
+        If there are none.
+    """
     tiled = [
         (m, i)
         for m, i in pairs
@@ -170,17 +181,7 @@ def verify_large(options: VerifyOptions) -> int:
         raise UsageError(
             f"--large: none of these works in tiles on {device}; expected e.g. mtsa.fused_tiled"
         )
-    todo = [
-        (f"{m.name}.{i.name}", dtype, options.option)
-        for m, i in tiled
-        for dtype in options.dtypes or LARGE_DTYPES
-    ]
-    with at_work(folder, "verify", alone=False):
-        rows = verified(todo, registry, fingerprint, folder, out, workers=options.jobs, large=True)
-        out.print(_counted(rows, fingerprint))
-        shutil.rmtree(folder / ANSWERS, ignore_errors=True)
-    write_json(options.json_file, {"fingerprint": fingerprint, "rows": rows})
-    return exit_code(rows)
+    return tiled
 
 
 def determinism(
@@ -227,10 +228,7 @@ def verify_exact(
     if not checks:
         return []
     first = {"environment": environment(), "purpose": "verify", "fingerprint": dict(fingerprint)}
-    with (
-        Writer(folder, first) as writer,
-        steps(out, "exact claims", len(checks)) as step,
-    ):
+    with Writer(folder, first) as writer, steps(out, "exact claims", len(checks)) as step:
         records = run(checks, fingerprint, lambda _: step(), writer)
     for record in records:
         _print_verdict(out, record["verdict"], f"{record['check']}: {record['detail']}")
@@ -257,38 +255,35 @@ def verify_golden(place: Path, options: VerifyOptions) -> int:
     """
     from harness.build import threads_available
 
-    names, given = list(options.names), list(options.given)
-    if names:
-        Registry(given).select(names)
+    asked = {"given": list(options.given), "names": list(options.names)}
+    if options.names:
+        Registry(options.given).select(options.names)
     paths = golden_files(place)
     out = console()
     lines = []
-    asked = {"given": given, "names": names}
     limits = Limits(seconds=120)
     calls = [(path, Call(GOLDEN_CALL, {"path": str(path), **asked}, limits)) for path in paths]
     with steps(out, "golden vectors", len(paths)) as step:
         for path, outcome in run_all(calls, threads_available(), ordered=True):
-            label = f"{path.parent.name}/{path.stem}"
             step()
-            if outcome.status == "ok" and outcome.value is None:
-                continue
+            label = f"{path.parent.name}/{path.stem}"
+            line = {"golden": label, "verdict": outcome.status, "detail": outcome.detail}
             if outcome.status == "ok":
+                if outcome.value is None:
+                    continue
                 line = dict(outcome.value)
-            else:
-                line = {"golden": label, "verdict": outcome.status, "detail": outcome.detail}
             lines.append(line)
             _print_verdict(out, line["verdict"], f"{line['golden']}: {line['detail']}")
-    checked = [r for r in lines if r["verdict"] != "skipped"]
+    skipped = sum(line["verdict"] == "skipped" for line in lines)
     write_json(options.json_file, {"rows": lines})
-    if not checked:
+    if len(lines) == skipped:
         raise UsageError(
             f"nothing was checked: {len(lines)} golden files below {place}, "
             "none of a mechanism that is built"
         )
-    bad = exit_code(lines)
-    wrong = sum(exit_code([r]) for r in lines)
-    out.print(f"{len(checked) - wrong} ok, {wrong} wrong, {len(lines) - len(checked)} skipped")
-    return bad
+    wrong = sum(exit_code([line]) for line in lines)
+    out.print(f"{len(lines) - skipped - wrong} ok, {wrong} wrong, {skipped} skipped")
+    return int(bool(wrong))
 
 
 def verify_stress(options: VerifyOptions) -> int:
@@ -305,10 +300,7 @@ def verify_stress(options: VerifyOptions) -> int:
         for dtype in options.dtypes or STRESS_DTYPES
     ]
     session = {"environment": environment(), "purpose": "stress"}
-    with (
-        at_work(folder, "verify", alone=False),
-        steps(out, "stress", len(wanted)) as step,
-    ):
+    with at_work(folder, "verify", alone=False), steps(out, "stress", len(wanted)) as step:
         records = beside(
             "stress", wanted, options.option, registry, fingerprint, folder, session, step
         )

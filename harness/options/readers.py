@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from harness.case import DTYPES, PHASES, parse_options, setting, settings
 from harness.errors import UsageError
@@ -15,6 +15,7 @@ from harness.json_file import check_json
 from harness.options.declare import Expected, Reader
 from harness.profile import load_profiles
 
+T = TypeVar("T")
 LEAST_MEMORY = 16 * 2**20
 """Less is not told from an interpreter's own needs."""
 MOST_SEEDS = MOST_BLOCKS = 10_000
@@ -39,18 +40,21 @@ class Amount:
         return self.text.endswith("%")
 
 
-def _whole(text: str) -> int:
-    if not re.fullmatch(r"-?[0-9]+", text.strip()):
+def _right(value: T, holds: bool, text: str) -> T:
+    """The value of a text, where something holds of it."""
+    if not holds:
         raise ValueError(text)
-    return int(text)
+    return value
+
+
+def _whole(text: str) -> int:
+    return int(_right(text, bool(re.fullmatch(r"-?[0-9]+", text.strip())), text))
 
 
 def _real(text: str) -> float:
     """A finite number, written in ASCII as whole numbers are."""
     value = float(text)
-    if not (math.isfinite(value) and text.isascii()) or "_" in text:
-        raise ValueError(text)
-    return value
+    return _right(value, math.isfinite(value) and text.isascii() and "_" not in text, text)
 
 
 def whole(least: int, most: int | None = None, *, expected: str = "") -> Reader:
@@ -60,9 +64,7 @@ def whole(least: int, most: int | None = None, *, expected: str = "") -> Reader:
         number = _whole(text)
         if expected and most is not None and number > most:
             raise Expected(f"at most {most}")
-        if number < least or (most is not None and number > most):
-            raise ValueError(text)
-        return number
+        return _right(number, number >= least and (most is None or number <= most), text)
 
     ends = f"a whole number from {least} to {most}" if most else f"a whole number, {least} or more"
     return Reader(read, expected or ends, "<int>")
@@ -73,9 +75,7 @@ def number(right: Callable[[float], bool], expected: str) -> Reader:
 
     def read(text: str) -> float:
         value = _real(text)
-        if not right(value):
-            raise ValueError(text)
-        return value
+        return _right(value, right(value), text)
 
     return Reader(read, expected, "<float>")
 
@@ -87,33 +87,20 @@ def _either(names: Iterable[str]) -> str:
 
 def one_of(*names: str) -> Reader:
     """One of some words."""
-
-    def read(text: str) -> str:
-        if text not in names:
-            raise ValueError(text)
-        return text
-
-    return Reader(read, _either(names))
+    return Reader(lambda text: _right(text, text in names, text), _either(names))
 
 
 def _parts(text: str) -> tuple[str, ...]:
     """What stands between commas; an empty list would mean: as without the option."""
     parts = tuple(part.strip() for part in text.split(",") if part.strip())
-    if not parts:
-        raise ValueError(text)
-    return parts
+    return _right(parts, bool(parts), text)
 
 
 def words(names: Iterable[str]) -> Reader:
     """Some of these, joined by commas."""
     known = tuple(names)
-
-    def read(text: str) -> tuple[str, ...]:
-        if not set(_parts(text)) <= set(known):
-            raise ValueError(text)
-        return _parts(text)
-
-    return Reader(read, f"{_either(known)}, joined by commas")
+    expected = f"{_either(known)}, joined by commas"
+    return Reader(lambda text: _right(_parts(text), {*_parts(text)} <= {*known}, text), expected)
 
 
 def _lengths(text: str) -> tuple[int, ...]:
@@ -122,41 +109,31 @@ def _lengths(text: str) -> tuple[int, ...]:
 
 def _width(text: str) -> tuple[int, int]:
     numbers = [POSITIVE.read(part) for part in text.lower().split("x")]
-    if len(numbers) > 2:
-        raise ValueError(text)
-    return numbers[0], numbers[-1]
+    return _right((numbers[0], numbers[-1]), len(numbers) <= 2, text)
 
 
 def _settings(text: str) -> tuple[str, ...]:
-    for together in _parts(text):
-        for name in together.split("+"):
-            if name and name != "eager":
-                try:
-                    setting(name)
-                except UsageError:
-                    raise ValueError(text) from None
+    for name in ",".join(_parts(text)).replace("+", ",").split(","):
+        if name and name != "eager":
+            _usable(setting, name, text)
     return _parts(text)
 
 
 def _pair(text: str) -> tuple[str, str]:
-    try:
-        ((name, value),) = parse_options([text])
-    except UsageError:
-        raise ValueError(text) from None
+    ((name, value),) = _usable(parse_options, [text], text)
     return name, value
 
 
-def _profile(text: str) -> str:
-    if text not in load_profiles():
-        raise Expected(_either(load_profiles()))
-    return text
+def _usable(read: Callable[[Any], T], value: Any, text: str) -> T:
+    """What a reader of the harness makes of a value; its own message is of something else."""
+    try:
+        return read(value)
+    except UsageError:
+        raise ValueError(text) from None
 
 
 def _dotted(text: str) -> str:
-    module, colon, attribute = text.partition(":")
-    if not (module and colon and attribute):
-        raise ValueError(text)
-    return text
+    return _right(text, all(text.partition(":")), text)
 
 
 def _bytes(text: str) -> int:
@@ -174,8 +151,7 @@ def _bytes(text: str) -> int:
 
 def _seeds(text: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdecimal() for part in parts):
-        raise ValueError(text)
+    _right(parts, all(part.isascii() and part.isdecimal() for part in parts), text)
     numbers = tuple(int(part) for part in parts)
     if (len(numbers) == 1 and numbers[0] > MOST_SEEDS) or max(numbers) > LARGEST_SEED:
         raise Expected(f"at most {MOST_SEEDS} seeds, each up to {LARGEST_SEED}")
@@ -184,16 +160,12 @@ def _seeds(text: str) -> tuple[int, ...]:
 
 def _names(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in _COMMAS.split(text))
-    if not all(names):
-        raise ValueError(text)
-    return names
+    return _right(names, all(names), text)
 
 
 def _amount(text: str) -> Amount:
     value = _real(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    if value <= 0:
-        raise ValueError(text)
-    return Amount(value, text)
+    return _right(Amount(value, text), value > 0, text)
 
 
 def _margin(text: str) -> tuple[str, Amount]:
@@ -203,8 +175,7 @@ def _margin(text: str) -> tuple[str, Amount]:
 
 def _path(text: str) -> Path:
     """Where something is or could be: the system is asked, which refuses some names."""
-    if not text.strip():
-        raise ValueError(text)  # to pathlib it is the working folder
+    _sentence(text)  # to pathlib an empty one is the working folder
     try:
         path = Path(text).expanduser()
         path.exists()
@@ -219,23 +190,17 @@ def _place(text: str) -> str:
 
 
 def _folder(text: str) -> Path:
-    folder = _path(text)
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(text)
-    return folder
+    path = _path(text)
+    return _right(path, path.is_dir() or not path.exists(), text)
 
 
 def _there(text: str) -> Path:
     path = _path(text)
-    if not path.exists():
-        raise ValueError(text)
-    return path
+    return _right(path, path.exists(), text)
 
 
 def _sentence(text: str) -> str:
-    if not text.strip():
-        raise ValueError(text)
-    return text
+    return _right(text, bool(text.strip()), text)
 
 
 def _json(text: str) -> str:
@@ -243,7 +208,7 @@ def _json(text: str) -> str:
     return text
 
 
-def _never(text: str) -> Any:
+def _never(text: str) -> str:
     if not text.startswith("-"):
         raise Expected(f"nothing there; to choose use --only {text}")
     return text
@@ -267,7 +232,7 @@ SETTINGS = Reader(
 LENGTHS = Reader(_lengths, "positive whole numbers joined by commas, e.g. 16,64,256")
 WIDTH = Reader(_width, "e.g. 300 or 300x600")
 PAIR = Reader(_pair, "name=value without ',', '[' or ']', which stand in no id", "NAME=VALUE")
-PROFILE = Reader(_profile, "the name of a profile")
+PROFILE = one_of(*load_profiles())
 DOTTED = Reader(_dotted, "package.module:attribute", "PKG.MODULE:FACTORY")
 BYTES = Reader(_bytes, "e.g. 4GiB or 512MiB")
 SEEDS = Reader(_seeds, "a number of seeds, or e.g. 3,7,11")

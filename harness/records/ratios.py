@@ -253,14 +253,6 @@ def block_ratios(case: pd.DataFrame, other: pd.DataFrame) -> list[float]:
     return list(ratios_by_block(case, other).values())
 
 
-def _baseline_case(group: pd.DataFrame, baseline: str, heads: int) -> str | None:
-    """Id of the baseline in a problem's rows."""
-    rows = group[(group["name"] == baseline) & ~group["control"]]
-    rows = rows[rows["heads"].isin([0, heads])]
-    ids = list(dict.fromkeys(rows["case"]))
-    return ids[0] if ids else None
-
-
 def summarise(records: Collection[Mapping[str, Any]], baseline: str, heads: int = 8) -> list[Row]:
     """Compare every case with the baseline of its problem.
 
@@ -285,7 +277,8 @@ def summarise(records: Collection[Mapping[str, Any]], baseline: str, heads: int 
     checks = {str(r["case"]): {str(k): v for k, v in r.items()} for r in margins.to_dict("records")}
     rows: list[Row] = []
     for _, group in time_frame(records).groupby(PROBLEM, sort=False):
-        base_id = _baseline_case(group, baseline, heads)
+        of_baseline = (group["name"] == baseline) & group["heads"].isin([0, heads])
+        base_id = next(iter(group["case"][of_baseline & ~group["control"]]), None)
         good = group[group["status"] == "ok"]
         base = good[good["case"] == base_id]
         control = good[(good["name"] == baseline) & good["control"]]

@@ -157,6 +157,7 @@ FIELDS: Mapping[str, Mapping[str, Shape]] = {
     "determinism": {"key": str, "name": str, "dtype": str, "status": str},
     "attention": {"key": str, "model": str, "task": str, "sentences": list},
     "exact": {"key": str, "check": str, "verdict": str},
+    "verdict": {"key": str},
 }  # fmt: skip
 """Without these a record means nothing."""
 
@@ -315,6 +316,17 @@ def key(kind: str, case: str, block: int, code: str, fingerprint: Mapping[str, A
         Device, driver, CUDA, torch, python, threads, allocator.
     """
     return digest([kind, case, block, code, dict(fingerprint)])
+
+
+def head(kind: str, case: str, code: str, fingerprint: Mapping[str, Any]) -> dict[str, Any]:
+    """What tells a record of something that has no blocks from any other, its key included."""
+    return {
+        "kind": kind,
+        "key": key(kind, case, 0, code, fingerprint),
+        "case": case,
+        "code": code,
+        "fingerprint": digest(dict(fingerprint)),
+    }
 
 
 def short_commit(environment: Mapping[str, Any]) -> str:

@@ -1,4 +1,10 @@
-"""Accuracies over replicates (seeds): differences of means, and what they allow to say."""
+"""Accuracies over replicates (seeds, folds): differences of means, and what they allow to say.
+
+Folds of one corpus share training examples, so they are no independent replicates: the variance
+over them says too little of how uncertain their mean is. Nadeau and Bengio (Inference for the
+generalization error, 2003) correct it: (1/n + n_test / n_train) s^2 instead of s^2 / n. Bouckaert
+and Frank (2004) recommend that for cross-validation; no unbiased estimate exists.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +13,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.stats.basics import ALPHA, deviation, half_width, mean, two_sided, welch_error
-from harness.stats.exact import permutation, sign_flip
+from harness.stats.basics import (
+    ALPHA,
+    MeanInterval,
+    deviation,
+    half_width,
+    mean,
+    permutation,
+    sign_flip,
+    t_interval,
+    two_sided,
+    welch_error,
+)
 from harness.stats.power import detectable_difference
 
 ROUNDING = 1e-12
@@ -16,6 +32,9 @@ ROUNDING = 1e-12
 (0.1 + 0.2 is not 0.3), not of replicates: they count as zero."""
 LEAST_REPLICATES = 5
 """With fewer per side nothing is concluded, only described."""
+
+PRIOR = "noninformative Normal-Gamma prior"
+"""All means and all logarithms of the spread are as probable before."""
 
 AccuracyVerdict = Literal["better", "worse", "practically equal", "undecided", "descriptive only"]
 
@@ -247,3 +266,130 @@ def accuracy_verdict(
     if apart if adjusted_p is None else adjusted_p < ALPHA:
         return "better" if (difference.difference > 0) == higher_is_better else "worse"
     return "undecided"
+
+
+def fold_means(folds: Sequence[int], values: Sequence[float]) -> dict[int, float]:
+    """Mean value of each fold, in the order of the folds.
+
+    All repetitions (seeds) go through the same folds here. They make the value of a fold more
+    exact and bring no new test examples, so they are averaged first and the folds are what counts.
+    Taken as so many more replicates, as for folds that are drawn anew each time, they would find
+    differences far too often.
+    """
+    by_fold: dict[int, list[float]] = {}
+    for fold, value in zip(folds, values, strict=True):
+        by_fold.setdefault(fold, []).append(value)
+    return {fold: mean(by_fold[fold]) for fold in sorted(by_fold)}
+
+
+def fold_interval(values: Sequence[float], total: int) -> MeanInterval:
+    """The mean over folds with its 95 % t-interval, the variance corrected as in `compare_folds`.
+
+    Parameters
+    ----------
+    values : sequence of float
+        One per fold.
+    total : int
+        How many folds the corpus was cut into, two or more.
+    """
+    inflated = deviation(values) * math.sqrt(1 + len(values) / (total - 1))
+    return t_interval(mean(values), inflated, len(values))
+
+
+def compare_folds(
+    first: Sequence[float], second: Sequence[float], folds: Sequence[int], total: int
+) -> MeanDifference:
+    """Corrected resampled t-test of two models, paired by fold.
+
+    Of k folds n_test / n_train is 1 / (k - 1): the examples on which the epoch is chosen count as
+    training, because the model depends on them.
+
+    Parameters
+    ----------
+    first, second : sequence of float
+        One value per repetition and fold.
+    folds : sequence of int
+        The fold of each.
+    total : int
+        How many folds the corpus was cut into.
+
+    Raises
+    ------
+    ValueError
+        As `harness.stats.compare_means`, or for fewer than two folds.
+    """
+    if total < 2:
+        raise ValueError(f"given {total} folds; expected two or more")
+    sides = [list(fold_means(folds, side).values()) for side in (first, second)]
+    return compare_means(*sides, paired=True, overlap=1 / (total - 1))
+
+
+@dataclass(frozen=True)
+class Chances:
+    """Posterior probabilities of the first side's true difference; they sum to 1.
+
+    Attributes
+    ----------
+    better : float
+        That it is better by more than the margin; by anything without one.
+    equal : float or None
+        That it lies within the margin; None without one.
+    worse : float
+    """
+
+    better: float
+    equal: float | None
+    worse: float
+
+
+def chances(found: MeanDifference, higher_is_better: bool, margin: float | None) -> Chances | None:
+    """The posterior of a difference, cut at the margin: better, practically equal or worse.
+
+    The correlated Bayesian t-test (Corani and Benavoli 2015, A Bayesian approach for comparing
+    cross-validated algorithms on multiple data sets, section 3): with the noninformative
+    Normal-Gamma prior the posterior of the mean difference is Student's t, with n - 1 degrees of
+    freedom around the mean that was seen, its scale the corrected standard error of
+    `compare_means`: folds are correlated by the share of the corpus that is tested, independent
+    seeds are not.
+
+    Unpaired sides have that prior each, independently: the posterior of their difference is that
+    of Behrens and Fisher.
+
+    Returns
+    -------
+    Chances or None
+        None where there is no spread that a posterior could come from: a single value on a side,
+        or values that are all the same.
+
+    Raises
+    ------
+    ValueError
+        If a margin is given that is not positive.
+    """
+    if margin is not None and not margin > 0:
+        raise ValueError(f"given margin {margin}; expected a positive difference, or none")
+    if not found.error > 0:
+        return None
+    edge = margin or 0.0
+    above, below = _above(found, edge), 1 - _above(found, -edge)
+    better, worse = (above, below) if higher_is_better else (below, above)
+    return Chances(better, None if margin is None else max(0.0, 1 - above - below), worse)
+
+
+def _above(found: MeanDifference, edge: float) -> float:
+    """Probability that the true difference lies above a number."""
+    from scipy.integrate import quad
+    from scipy.special import stdtr, stdtrit
+
+    apart = found.difference - edge
+    if found.paired:
+        return float(stdtr(found.freedom, apart / found.error))
+    sides = [(found.sd_first, found.count_first), (found.sd_second, found.count_second)]
+    (error, count), (other, others) = sorted((sd / math.sqrt(n), n) for sd, n in sides)
+
+    # The side with the larger error is integrated out in closed form: the smaller may be 0.
+    def given(quantile: float) -> float:
+        shift = error * stdtrit(count - 1, quantile)
+        return float(stdtr(others - 1, (apart + shift) / other))
+
+    return float(quad(given, 0, 1, epsabs=1e-10)[0])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from harness.stats.basics import ALPHA
+from harness.stats.basics import ALPHA, sign_test
 
 if TYPE_CHECKING:
     import numpy as np
@@ -116,11 +116,7 @@ def _p(statistic: float, quantile: Callable[[float], float]) -> float:
 
 def mcnemar(first: np.ndarray, second: np.ndarray) -> float:
     """Exact two-sided p of one pair of runs, right or wrong on each example [S]; 1 if alike."""
-    from scipy.stats import binomtest
-
-    only = int((first & ~second).sum())
-    apart = int((first ^ second).sum())
-    return float(binomtest(only, apart).pvalue) if apart else 1.0
+    return sign_test(first.astype(int) - second.astype(int))
 
 
 def correlation_parts(said: np.ndarray, truth: np.ndarray) -> np.ndarray:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.stats.basics import CONFIDENCE
 from harness.stats.timing import Verdict, ratio_interval, verdict
 
 Answer = Literal["from", "always", "never", "dip", "undecided"]
@@ -53,36 +52,39 @@ class Crossover:
 
 @dataclass(frozen=True)
 class _Curve:
-    """Log ratios over log lengths, piecewise linear, one line per block."""
+    """Log ratios over log lengths, one line per block, straight between measured lengths.
 
-    x: tuple[float, ...]
-    logs: tuple[tuple[float, ...], ...]
-    floors: tuple[float, ...]
+    A place is a measured length's number, or lies between two of them.
+    """
 
-    def _between(self, values: Sequence[float], segment: int, part: float) -> float:
-        if part in (0.0, 1.0):
-            return values[segment + int(part)]
-        return (1 - part) * values[segment] + part * values[segment + 1]
+    x: Sequence[float]
+    logs: Sequence[Sequence[float]]
+    floors: Sequence[float]
 
-    def mean(self, segment: int, part: float) -> float:
-        """Mean log ratio a part of the way through a segment."""
-        return math.fsum(self._between(y, segment, part) for y in self.logs) / len(self.logs)
+    def at(self, values: Sequence[float], place: float) -> float:
+        """A value, of those at the measured lengths, anywhere."""
+        import numpy as np
 
-    def says(self, segment: int, part: float, confidence: float) -> Verdict:
+        return math.exp(np.interp(place, range(len(values)), values))
+
+    def says(self, place: float) -> Verdict:
         """Verdict on the curve there, by the same rule as at a measured length."""
-        ratios = [math.exp(self._between(y, segment, part)) for y in self.logs]
-        floor = math.exp(self._between(self.floors, segment, part))
-        return verdict(ratio_interval(ratios, confidence), floor)
+        ratios = [self.at(line, place) for line in self.logs]
+        return verdict(ratio_interval(ratios), self.at(self.floors, place))
 
-    def length(self, segment: int, part: float) -> float:
-        return math.exp(self._between(self.x, segment, part))
+    def edge(self, inside: float, outside: float) -> float:
+        """Length where the verdict of one place ends on the way to another."""
+        says = self.says(inside)
+        for _ in range(_HALVINGS):
+            middle = (inside + outside) / 2
+            if self.says(middle) == says:
+                inside = middle
+            else:
+                outside = middle
+        return self.at(self.x, inside)
 
 
-def crossover(
-    ratios: Mapping[int, Mapping[int, float]],
-    floors: Mapping[int, float],
-    confidence: float = CONFIDENCE,
-) -> Crossover:
+def crossover(ratios: Mapping[int, Mapping[int, float]], floors: Mapping[int, float]) -> Crossover:
     """Find from which length on the ratio lies below 1.
 
     In each block the log ratio is drawn over the log of the length and joined by straight lines. At
@@ -113,18 +115,15 @@ def crossover(
         nan = math.nan
         return Crossover("undecided", nan, nan, nan, lengths, verdicts, len(common))
     curve = _Curve(
-        tuple(math.log(n) for n in lengths),
-        tuple(tuple(math.log(ratios[n][b]) for n in lengths) for b in common),
-        tuple(math.log(floors[n]) for n in lengths),
+        [math.log(n) for n in lengths],
+        [[math.log(ratios[n][b]) for n in lengths] for b in common],
+        [math.log(floors[n]) for n in lengths],
     )
-    last = len(lengths) - 1
-    verdicts = tuple(
-        curve.says(min(i, last - 1), float(i == last), confidence) for i in range(len(lengths))
-    )
+    verdicts = tuple(curve.says(place) for place in range(len(lengths)))
     at = low = high = math.nan
     answer = _answer(verdicts)
     if answer == "from":
-        at, low, high = _cross(curve, verdicts, confidence)
+        at, low, high = _cross(curve, verdicts)
     return Crossover(answer, at, low, high, lengths, verdicts, len(common))
 
 
@@ -138,36 +137,19 @@ def _answer(verdicts: Sequence[Verdict]) -> Answer:
     return "undecided" if "undecided" in verdicts else "never"
 
 
-def _cross(
-    curve: _Curve, verdicts: Sequence[Verdict], confidence: float
-) -> tuple[float, float, float]:
+def _cross(curve: _Curve, verdicts: Sequence[Verdict]) -> tuple[float, float, float]:
     """Where the mean crosses for the last time, and the interval around it."""
     start = len(verdicts)
     while verdicts[start - 1] == "faster":
         start -= 1
     # The set of points shown faster on a segment is an interval (an upper bound is convex), and it
     # holds the right end: one bisection finds its edge.
-    high = _edge(curve, start - 1, "faster", 1.0, confidence)
+    high = curve.edge(start, start - 1)
     slower = [i for i, v in enumerate(verdicts) if v == "slower"]
-    low = 0.0
-    if slower:
-        low = _edge(curve, slower[-1], "slower", 0.0, confidence)
-    at = math.nan
-    for segment in reversed(range(start)):
-        left, right = curve.mean(segment, 0.0), curve.mean(segment, 1.0)
+    low = curve.edge(slower[-1], slower[-1] + 1) if slower else 0.0
+    means = [math.fsum(logs) / len(curve.logs) for logs in zip(*curve.logs, strict=True)]
+    for place in reversed(range(start)):
+        left, right = means[place], means[place + 1]
         if left >= 0 > right:
-            at = curve.length(segment, left / (left - right))
-            break
-    return at, low, high
-
-
-def _edge(curve: _Curve, segment: int, says: Verdict, inside: float, confidence: float) -> float:
-    """Length where a verdict ends that holds at one end of a segment and not at the other."""
-    outside = 1.0 - inside
-    for _ in range(_HALVINGS):
-        middle = (inside + outside) / 2
-        if curve.says(segment, middle, confidence) == says:
-            inside = middle
-        else:
-            outside = middle
-    return curve.length(segment, inside)
+            return curve.at(curve.x, place + left / (left - right)), low, high
+    return math.nan, low, high

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -15,7 +16,6 @@ import torch
 from harness.build import set_tf32
 from harness.case import literal
 from harness.registry import Registry, code_hash, resolve
-from harness.verify.answers import Answers
 from harness.verify.batches import Batch, batches
 from harness.verify.batches import large as of_large
 from harness.verify.budget import Deviation, summary
@@ -33,8 +33,42 @@ from harness.verify.fixture import WAYS, Fixture, evaluated, forced
 from harness.verify.unaided.judge import check_properties
 from reference_impls.mechanism import Drawn, Implementation, Mechanism, Unsupported
 
+Options: TypeAlias = "Mapping[str, str] | None"
+"""What ``--option`` gave, as texts."""
 AT_ONCE, PIECE = 1024, 256
 """Tokens up to which plain is asked of all rows at once; rows that it is asked of beyond that."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Answers of oracles, kept while implementations of one mechanism are asked the same.
+
+    Attributes
+    ----------
+    folder : Path
+    code : str
+        Of the oracle and of what asks it: another code never reads these answers.
+    """
+
+    folder: Path
+    code: str
+
+    def of(self, asked: Question) -> Computed:
+        """The answer, read where it is there, else computed and written."""
+        path = self.folder / f"{self.code}-{asked.digest}.npz"
+        parts = ("values", "gradients")
+        if path.exists():
+            with np.load(path) as file:
+                arrays = {tuple(name.split(" ", 1)): array for name, array in file.items()}
+            return Computed(*({n: a for (of, n), a in arrays.items() if of == p} for p in parts))
+        answer = asked.answer()
+        held: dict[str, Any] = {f"{p} {n}": a for p in parts for n, a in getattr(answer, p).items()}
+        self.folder.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(f".{os.getpid()}")
+        with temporary.open("wb") as file:
+            np.savez(file, **held)
+        temporary.replace(path)
+        return answer
 
 
 def named_weights(module: torch.nn.Module) -> dict[str, np.ndarray]:
@@ -84,10 +118,9 @@ def check_batch(
         if rows is not None:
             some = torch.tensor(rows, device=x.device)
             yardstick = computed(plain, x, mask, cotangent[:, rows], rows=some)
-        elif max(batch.lengths) > AT_ONCE:
-            yardstick = _in_pieces(plain, x, mask, cotangent)
         else:
-            yardstick = computed(plain, x, mask, cotangent)
+            ask = _in_pieces if max(batch.lengths) > AT_ONCE else computed
+            yardstick = ask(plain, x, mask, cotangent)
     if rows is not None:
         got, expected = got.at(rows), expected.at(rows)
     if batch.evaluated:
@@ -138,7 +171,7 @@ def check_drawn(
 
 
 def chosen(
-    name: str, device: str, given: Sequence[str], options: Mapping[str, str] | None
+    name: str, device: str, given: Sequence[str], options: Options
 ) -> tuple[Mechanism, Implementation]:
     """What is to be checked, in the configuration that `options` make; prepares this process.
 
@@ -163,9 +196,8 @@ def check(
     name: str,
     dtype: str,
     device: str,
-    given: tuple[str, ...] | list[str] = (),
-    seed: int = 0,
-    options: Mapping[str, str] | None = None,
+    given: Sequence[str] = (),
+    options: Options = None,
     large: bool = False,
     answers: str = "",
 ) -> dict[str, Any]:
@@ -202,7 +234,7 @@ def check(
     done = 0
     for batch in of_large() if large else batches(mechanism, implementation, dtype):
         try:
-            found += check_drawn(mechanism, implementation, batch, dtype, device, seed, kept)
+            found += check_drawn(mechanism, implementation, batch, dtype, device, kept=kept)
         except Unsupported as reason:
             refused.append(f"{batch.label}: {reason}")
             continue
@@ -211,13 +243,13 @@ def check(
         return {**row, "verdict": "unsupported", "detail": refused[0].partition(": ")[2]}
     values = [d for d in found if not d.gradient]
     gradients = [d for d in found if d.gradient]
-    failures = [d.what for d in (*values, *gradients) if not d.ok]
-    fine = not failures
     detail = f"{len(refused)} of {done + len(refused)} batches unsupported" if refused else ""
+    if failures := [d.what for d in (*values, *gradients) if not d.ok]:
+        detail = f"{len(failures)} findings over budget, first: {failures[0]}"
     return {
         **row,
-        "verdict": "ok" if fine else "wrong",
-        "detail": detail if fine else f"{len(failures)} findings over budget, first: {failures[0]}",
+        "verdict": "wrong" if failures else "ok",
+        "detail": detail,
         "comparisons": len(found),
         **summary("value", values),
         **summary("gradient", gradients),

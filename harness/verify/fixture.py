@@ -29,13 +29,6 @@ def written_out(mechanism: Mechanism, options: Mapping[str, Any]) -> tuple[dict[
     return dict(options), 0
 
 
-def _widths(mechanism: Mechanism, options: Mapping[str, Any], heads: int) -> tuple[int, int]:
-    d_out = heads * (D_OUT // HEADS) if heads and D_OUT % heads else D_OUT
-    if size := options.get("kernel_sizes", mechanism.options.get("kernel_sizes")):
-        d_out = 4 * len(size)
-    return (d_out, d_out) if mechanism.keeps_width else (D_IN, d_out)
-
-
 @dataclass(frozen=True)
 class Fixture:
     """An implementation at one batch.
@@ -73,10 +66,12 @@ class Fixture:
         """Widths and heads of the module, and what is not as in the record."""
         mechanism = self.mechanism
         heads = self.of_oracle["heads"] if mechanism.takes_heads else 0
-        d_in, d_out = _widths(mechanism, self.options, heads)
+        d_out = heads * (D_OUT // HEADS) if heads and D_OUT % heads else D_OUT
+        if sizes := self.options.get("kernel_sizes"):
+            d_out = 4 * len(sizes)
         if self.batch.head_width:
             d_out = heads * self.batch.head_width
-            d_in = d_out if mechanism.keeps_width else d_in
+        d_in = d_out if mechanism.keeps_width else D_IN
         d_out = written_out(mechanism, self.options)[1] or d_out
         return Size(1, 1, d_in, d_out, heads or 1, options=self.batch.options)
 

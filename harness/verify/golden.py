@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,23 +68,6 @@ def load(path: Path) -> Golden:
     return Golden(path, config, arrays)
 
 
-@dataclass(frozen=True)
-class _Case:
-    """A golden as a mechanism's modules are given it."""
-
-    arrays: Mapping[str, np.ndarray]
-    options: Mapping[str, Any]
-    weights: Mapping[str, np.ndarray]
-    d_out: int
-
-
-def _adapted(golden: Golden, mechanism: Mechanism) -> _Case:
-    adapter = resolve(mechanism.goldens[golden.mechanism])
-    options, weights, d_out, *instead = adapter(dict(golden.config), dict(golden.arrays))
-    arrays = {**golden.arrays, **(instead[0] if instead else {})}
-    return _Case(arrays, {**mechanism.options, **options}, weights, d_out)
-
-
 def _expected(arrays: Mapping[str, np.ndarray], name: str) -> tuple[str, np.ndarray]:
     """The array that says what is right, in float64 where there is one, and its name."""
     told = f"{name}_f64" if f"{name}_f64" in arrays else name
@@ -111,12 +94,25 @@ def _allow(golden: Golden, told: str) -> Allow:
     return allow
 
 
+def _with_yardstick(
+    run: Callable[[str, Mapping[str, Any]], Computed],
+    mechanism: Mechanism,
+    implementation: Implementation,
+    dtype: str,
+) -> tuple[Computed, Computed | None]:
+    """What an implementation says, and plain beside it where float64 does not decide."""
+    yardstick = dtype != "f64" and mechanism.plain is not None
+    plain = run(str(mechanism.plain), {}) if yardstick else None
+    return run(implementation.factory, implementation.options), plain
+
+
 def _of_mechanism(
     golden: Golden, mechanism: Mechanism, implementation: Implementation, dtype: str
 ) -> tuple[list[Deviation], str]:
     """Deviations of the output and of the gradient of x, and what could not be compared."""
-    case = _adapted(golden, mechanism)
-    a, kind = case.arrays, torch_dtype(dtype)
+    adapter = resolve(mechanism.goldens[golden.mechanism])
+    adapted, weights, d_out, *instead = adapter(dict(golden.config), dict(golden.arrays))
+    a, kind = {**golden.arrays, **(instead[0] if instead else {})}, torch_dtype(dtype)
     x, mask = torch.from_numpy(a["x"]).to(kind), torch.from_numpy(a["mask"])
     told, want = _expected(a, OUTPUT)
     cotangent = torch.from_numpy(a["grad_out"]) if "grad_out" in a else torch.zeros(want.shape)
@@ -129,19 +125,16 @@ def _of_mechanism(
     rows = real if tokens else real.any(axis=1)
 
     def run(factory: str, extra: Mapping[str, Any]) -> Computed:
-        options = {**case.options, **extra}
+        options = {**mechanism.options, **adapted, **extra}
         heads = options.pop("heads", 0)
-        module = make(mechanism, factory, a["x"].shape[-1], case.d_out, heads, options).double()
+        module = make(mechanism, factory, a["x"].shape[-1], d_out, heads, options).double()
         # Strict: a weight that is missing, left over or of another shape is an error.
-        state = {n: torch.from_numpy(np.asarray(w, np.float64)) for n, w in case.weights.items()}
+        state = {n: torch.from_numpy(np.asarray(w, np.float64)) for n, w in weights.items()}
         module.load_state_dict(state)
         found = computed(module.to(kind).train(), x, mask, cotangent.to(kind))
         return Computed({OUTPUT: found.output[rows]}, {"x": found.gradients["x"][real]})
 
-    got = run(implementation.factory, implementation.options)
-    plain = None
-    if dtype != "f64" and mechanism.plain is not None:
-        plain = run(mechanism.plain, {})
+    got, plain = _with_yardstick(run, mechanism, implementation, dtype)
     allow = _allow(golden, told)
     values = Computed({OUTPUT: want[rows]})
     found = compare(Computed(got.values), values, plain, dtype, f"against {told}", allow)
@@ -162,26 +155,22 @@ def _of_part(
 ) -> tuple[list[Deviation], str]:
     """Deviations of all that a part of a mechanism, or a model around it, computes."""
 
-    def run(factory: str, extra: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def run(factory: str, extra: Mapping[str, Any]) -> Computed:
         def build(d_in: int, d_out: int, heads: int, options: Mapping[str, Any]) -> torch.nn.Module:
             every = {**mechanism.options, **options, **extra}
             return make(mechanism, factory, d_in, d_out, heads, every)
 
         part = resolve(mechanism.part_goldens[golden.mechanism])
         found = part(dict(golden.config), dict(golden.arrays), build, torch_dtype(dtype))
-        return {name: numpy64(tensor) for name, tensor in found.items()}
+        return Computed({name: numpy64(tensor) for name, tensor in found.items()})
 
-    got = run(implementation.factory, implementation.options)
-    plain = None
-    if dtype != "f64" and mechanism.plain is not None:
-        plain = run(mechanism.plain, {})
+    got, plain = _with_yardstick(run, mechanism, implementation, dtype)
     found = []
-    for name, mine in got.items():
+    for name, mine in got.values.items():
         told, want = _expected(golden.arrays, name)
-        yardstick = None if plain is None else Computed({name: plain[name]})
         values, expected = Computed({name: mine}), Computed({name: want})
-        allow = _allow(golden, told)
-        found += compare(values, expected, yardstick, dtype, f"against {told}", allow)
+        label, allow = f"against {told}", _allow(golden, told)
+        found += compare(values, expected, plain, dtype, label, allow)
     return found, ""
 
 
@@ -242,12 +231,10 @@ def check_path(
         detail = f"{golden.mechanism!r} belongs to no mechanism that is registered"
         return {"golden": golden.label, "verdict": "skipped", "detail": detail, "rows": []}
     mechanism = owners[0]
-    wanted = {f"{m.name}.{i.name}" for m, i in registry.select(names)} if names else None
     rows = [
         check_one(golden, mechanism, implementation, dtype)
-        for implementation in mechanism.implementations
-        if "cpu" in implementation.devices
-        and (wanted is None or f"{mechanism.name}.{implementation.name}" in wanted)
+        for owner, implementation in registry.select(names or [mechanism.name])
+        if owner is mechanism and "cpu" in implementation.devices
         for dtype in ("f64", "f32")
     ]
     if not rows:
@@ -257,10 +244,9 @@ def check_path(
         detail = str(rows[0]["detail"])
         return {"golden": golden.label, "verdict": "skipped", "detail": detail, "rows": rows}
     least = max(checked, key=lambda r: r["error"] / r["tolerance"])
-    bad = any(r["verdict"] == "wrong" for r in checked)
     detail = (
         f"{len(checked)} checks, worst {least['name']} {least['dtype']}: error "
         f"{least['error']:.1e}, tolerance {least['tolerance']:.1e}, {least['detail']}"
     )
-    verdict = "wrong" if bad else "ok"
+    verdict = "wrong" if any(r["verdict"] == "wrong" for r in checked) else "ok"
     return {"golden": golden.label, "verdict": verdict, "detail": detail, "rows": rows}

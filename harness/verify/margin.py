@@ -24,7 +24,7 @@ from harness.verify.budget import Deviation, worst
 from harness.verify.check import named_weights
 from harness.verify.compare import OUTPUT, Computed, Question, compare, computed, numpy64, off_kinks
 from harness.verify.fixture import written_out
-from harness.verify.unaided.at_shape import at_shape, settled
+from harness.verify.unaided.judge import at_shape, settled
 from harness.verify.unaided.subject import PosedBatch, Refused, Subject, Void, trained
 from reference_impls.mechanism import Mechanism
 

@@ -15,13 +15,13 @@ from harness.registry import Registry, code_hash
 
 CALL = "harness.verify.check:check"
 BESIDE = {
-    "stress": "harness.verify.stress:stress",
-    "determinism": "harness.verify.determinism:determinism",
+    "stress": "harness.verify.beside:stress",
+    "determinism": "harness.verify.beside:determinism",
 }
 """What is told beside a verdict, each a kind of record, and what a child calls for it."""
 ALONE = {
-    "compiled": ("harness.verify.determinism:compiled", ("cpu", "cuda")),
-    "graphed": ("harness.verify.determinism:graphed", ("cuda",)),
+    "compiled": ("harness.verify.beside:compiled", ("cpu", "cuda")),
+    "graphed": ("harness.verify.beside:graphed", ("cuda",)),
 }
 """What of determinism has a call of its own, and where: a compiler that does not end must not take
 the rest with it."""
@@ -149,9 +149,8 @@ def verify(
             if outcome.error == USAGE:  # found where the module is built
                 raise UsageError(f"{job.name}: {outcome.detail}")
             record = {
-                **{"kind": "verify", "key": job.key, "case": job.case, "block": 0},
-                **{"code": job.code, "fingerprint": schema.digest(dict(fingerprint))},
-                **{"name": job.name, "dtype": job.dtype, "device": job.device},
+                **schema.head("verify", job.case, job.code, fingerprint),
+                **{"block": 0, "name": job.name, "dtype": job.dtype, "device": job.device},
                 **judged(outcome),
             }
             rows[job.key] = writer.append(record) if writer else record
@@ -214,43 +213,32 @@ def beside(
         writer = None
         for name, dtype in wanted:
             case = case_name(name, options, dtype, device)
-            code = code_hash(registry.find(name)[0], "verify")
-            key = schema.key(kind, case, 0, code, fingerprint)
-            if key in known:
-                records.append(known[key])
-                on_row()
-                continue
-            what = {"name": name, "dtype": dtype, "options": dict(options), "device": device}
-            given = {**what, "given": list(registry.extra)}
-            outcome = interpreter.run(BESIDE[kind], given, Limits(seconds=LIMIT_SECONDS))
-            nothing: dict[str, Any] = {"points": []} if kind == "stress" else {}
-            value = outcome.value if outcome.status == "ok" else nothing
-            if kind == "determinism" and outcome.status == "ok":
-                for what_alone, (call, devices) in ALONE.items():
-                    if device not in devices:
-                        continue
-                    own = interpreter.run(call, given, Limits(seconds=COMPILE_SECONDS))
-                    said = f"{own.status}: {own.detail}"
-                    failed = {what_alone: None, f"{what_alone}_reason": said}
-                    value = {**value, **(own.value if own.status == "ok" else failed)}
-            if writer is None:
-                head = {**session, "fingerprint": dict(fingerprint)}
-                writer = stack.enter_context(journal.Writer(folder, head))
-            record = {
-                "kind": kind,
-                "key": key,
-                "case": case,
-                "block": 0,
-                "code": code,
-                "fingerprint": schema.digest(dict(fingerprint)),
-                **what,
-                "status": outcome.status,
-                "detail": outcome.detail,
-                **value,
-            }
-            records.append(writer.append(record))
+            head = schema.head(kind, case, code_hash(registry.find(name)[0], "verify"), fingerprint)
+            if (record := known.get(head["key"])) is None:
+                what = {"name": name, "dtype": dtype, "options": dict(options), "device": device}
+                told = _told_beside(interpreter, kind, {**what, "given": list(registry.extra)})
+                if writer is None:
+                    first = {**session, "fingerprint": dict(fingerprint)}
+                    writer = stack.enter_context(journal.Writer(folder, first))
+                record = writer.append({**head, "block": 0, **what, **told})
+            records.append(record)
             on_row()
     return records
+
+
+def _told_beside(interpreter: Interpreter, kind: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What a record of a kind of `BESIDE` says of how its child ended, and what came back."""
+    outcome = interpreter.run(BESIDE[kind], asked, Limits(seconds=LIMIT_SECONDS))
+    found: dict[str, Any] = {"status": outcome.status, "detail": outcome.detail}
+    if outcome.status != "ok":
+        return {**found, "points": []} if kind == "stress" else found
+    found |= outcome.value
+    for what, (call, devices) in ALONE.items() if kind == "determinism" else ():
+        if asked["device"] in devices:
+            own = interpreter.run(call, asked, Limits(seconds=COMPILE_SECONDS))
+            failed = {what: None, f"{what}_reason": f"{own.status}: {own.detail}"}
+            found |= own.value if own.status == "ok" else failed
+    return found
 
 
 _WHERE_TRIED = ("threads", "compiled", "graphed")

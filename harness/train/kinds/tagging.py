@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from harness.stats.spans import has_spans, spans_of
-from harness.stats.sums import SUMMED
+from harness.stats.sums import SUMMED, has_spans, spans_of
 from harness.train.batches import gather, in_order
 from harness.train.objective import EVALUATION_BATCH, Objective, embedding
 from harness.train.recipe import Recipe

@@ -111,16 +111,9 @@ def run(
     calls = [(check, Call(check.call, check.arguments, limits)) for check in checks]
     records = []
     for check, outcome in run_all(calls, 1):
-        code = code_of(check)
         record: dict[str, Any] = {
-            "kind": "exact",
-            "key": schema.key("exact", check.name, 0, code, fingerprint),
-            "check": check.name,
-            "case": check.name,
-            "summary": check.summary,
-            "exact": check.exact,
-            "code": code,
-            "fingerprint": schema.digest(dict(fingerprint)),
+            **schema.head("exact", check.name, code_of(check), fingerprint),
+            **{"check": check.name, "summary": check.summary, "exact": check.exact},
             **judged(outcome),
         }
         records.append(writer.append(record) if writer else record)

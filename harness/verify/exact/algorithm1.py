@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from harness.registry import builtins, resolve
+from harness.verify.budget import error
 from reference_impls.mtsa.naive import positional_mask
 
 BOUND = 1e-12
@@ -29,17 +31,9 @@ IMPLEMENTATION = "algorithm1"
 
 def configurations() -> Iterator[dict[str, Any]]:
     """Every set of masks with every pair of scale functions and activation."""
-    for masks in MASKS:
-        for scale_t in SCALES:
-            for scale_s in SCALES:
-                for activation in ACTIVATIONS:
-                    yield {
-                        "heads": HEADS,
-                        "masks": list(masks),
-                        "scale_t": scale_t,
-                        "scale_s": scale_s,
-                        "activation": activation,
-                    }
+    names = ("masks", "scale_t", "scale_s", "activation")
+    for chosen in product(map(list, MASKS), SCALES, SCALES, ACTIVATIONS):
+        yield {"heads": HEADS, **dict(zip(names, chosen, strict=True))}
 
 
 def scaled(score: Tensor, name: str) -> Tensor:
@@ -85,21 +79,11 @@ def algorithm1(x: Tensor, w: Mapping[str, Tensor], options: Mapping[str, Any]) -
 def _weights(generator: np.random.Generator) -> dict[str, np.ndarray]:
     d, h = D_HEAD, HEADS
     shapes = {
-        "q_w": (h, D_IN, d),
-        "k_w": (h, D_IN, d),
-        "v_w": (h, D_IN, d),
-        "s1_w": (h, d, d),
-        "s1_b": (h, d),
-        "s2_w": (h, d, d),
-        "s2_b": (h, d),
+        **dict.fromkeys(("q_w", "k_w", "v_w"), (h, D_IN, d)),
+        **{"s1_w": (h, d, d), "s1_b": (h, d), "s2_w": (h, d, d), "s2_b": (h, d)},
         "o_w": (h * d, h * d),
     }
     return {name: 0.7 * generator.standard_normal(shape) for name, shape in shapes.items()}
-
-
-def _apart(mine: np.ndarray, wanted: np.ndarray) -> float:
-    size = max(1.0, float(np.abs(wanted).max(initial=0.0)))
-    return float(np.abs(mine - wanted).max(initial=0.0)) / size
 
 
 def _run(compute: Any, x: np.ndarray, weights: Mapping[str, np.ndarray], grad: np.ndarray) -> Any:
@@ -108,10 +92,10 @@ def _run(compute: Any, x: np.ndarray, weights: Mapping[str, np.ndarray], grad: n
     named = {k: torch.from_numpy(v.copy()).requires_grad_() for k, v in weights.items()}
     out = compute(leaf, named)
     out.backward(torch.from_numpy(grad))
-    found = {name: value.grad for name, value in {"x": leaf, **named}.items()}
+    leaves = {"x": leaf, **named}
     return out.detach().numpy(), {
-        name: np.zeros_like({"x": x, **weights}[name]) if g is None else g.numpy()
-        for name, g in found.items()
+        name: (torch.zeros_like(t) if t.grad is None else t.grad).numpy()
+        for name, t in leaves.items()
     }
 
 
@@ -145,10 +129,10 @@ def check() -> dict[str, Any]:
             wanted_gradients = {"x": grad_x, **grad_w}
             for compute in (lambda a, w, o=options: algorithm1(a, w, o), ours):
                 out, gradients = _run(compute, x, weights, grad)
-                worst["output"] = max(worst["output"], _apart(out, wanted))
+                worst["output"] = max(worst["output"], error(out, wanted))
                 count["output"] += 1
                 for name, mine in gradients.items():
-                    apart = _apart(mine, wanted_gradients[name])
+                    apart = error(mine, wanted_gradients[name])
                     worst["gradients"] = max(worst["gradients"], apart)
                     count["gradients"] += 1
     parts = {

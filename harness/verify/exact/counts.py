@@ -37,17 +37,10 @@ def fusion(
 ) -> nn.Module:
     """A mechanism's default implementation."""
     mechanism = builtins()[name]
-    implementation = mechanism.implementation(
-        mechanism.default or mechanism.implementations[-1].name
-    )
-    return make(
-        mechanism,
-        implementation.factory,
-        d_in,
-        d_out,
-        heads,
-        {**mechanism.options, **implementation.options, **(options or {})},
-    )
+    names = [i.name for i in mechanism.implementations]
+    implementation = mechanism.implementation(mechanism.default or names[-1])
+    whole = {**mechanism.options, **implementation.options, **(options or {})}
+    return make(mechanism, implementation.factory, d_in, d_out, heads, whole)
 
 
 def trained(module: nn.Module) -> int:

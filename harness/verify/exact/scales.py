@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from harness.verify.budget import error
 from harness.verify.exact.algorithm1 import head, scaled
 
 LEVELS = (1, 3, 10, 20, 40, 60, 80, 85, 90, 95, 100, 105, 110, 120, 150, 200, 500, 1000, 10000)
@@ -51,11 +52,8 @@ def truth(level: float, scale_t: str) -> list[Tensor]:
 
 def right(level: float, scale_t: str) -> bool:
     """Whether all numbers are finite and near the truth at this level."""
-    for mine, wanted in zip(printed(level, scale_t), truth(level, scale_t), strict=True):
-        size = max(1.0, float(wanted.abs().max()))
-        if not float((mine.double() - wanted).abs().max()) <= RIGHT * size:  # nan is not
-            return False
-    return True
+    both = zip(printed(level, scale_t), truth(level, scale_t), strict=True)
+    return all(error(mine.double().numpy(), wanted.numpy()) <= RIGHT for mine, wanted in both)
 
 
 def reach(sign: int, scale_t: str) -> float:

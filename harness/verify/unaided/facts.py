@@ -11,7 +11,7 @@ import torch
 
 from harness.registry import Registry
 from harness.verify.budget import error
-from harness.verify.unaided.subject import LONG, PosedBatch, Refused, Subject, of_mechanism, told
+from harness.verify.unaided.subject import LONG, Refused, Subject, of_mechanism, told
 
 N = 7
 EXACT = 1e-9
@@ -43,59 +43,43 @@ def _answers(subject: Subject) -> list[tuple[str, str]]:
     def at(x: torch.Tensor) -> np.ndarray:
         return subject.values(replace(point, x=x), "a plain call")
 
-    base = at(point.x)
-    rows = [_order(subject, point, base, at)]
-    if subject.tokens:
-        rows += _sides(point, base, at)
-    return [*rows, *_algebra(point, base, at), *(_sight(subject, n) for n in (N, LONG))]
+    x, base, order = point.x, at(point.x), [3, 0, 6, 1, 5, 2, 4]
+    rows = "the same rows, in that order" if subject.tokens else "the same sentence vector"
+    off = error(at(x[:, order]), base[:, order] if subject.tokens else base)
+    found = [(f"tokens in another order: {rows}", _says(off))]
+    for side in ("later", "earlier") if subject.tokens else ():
+        off = max(_from_a_side(side, between, x, base, at) for between in range(1, N))
+        found.append((f"a row does not depend on {side} tokens", _says(off)))
+    shift = torch.linspace(-1, 1, x.shape[-1], dtype=x.dtype).to(x.device)
+    other = x.flip(1).flip(2)
+    affine = error(at(x + other) + at(torch.zeros_like(x)), base + at(other))
+    return [
+        *found,
+        ("the same vector added to every token changes nothing", _says(error(at(x + shift), base))),
+        ("x times a is the output times a power of a", _degree(base, at(2 * x), at(8 * x))),
+        ("affine in x: a matrix and a bias", _says(affine)),
+        *(_sight(subject, n) for n in (N, LONG)),
+    ]
 
 
 def _says(off: float) -> str:
     return "yes" if off < EXACT else f"no: off by {off:.2g}"
 
 
-def _order(
-    subject: Subject, point: PosedBatch, base: np.ndarray, at: Callable[[torch.Tensor], np.ndarray]
-) -> tuple[str, str]:
-    order = [3, 0, 6, 1, 5, 2, 4]
-    got = at(point.x[:, order])
-    if subject.tokens:
-        return "tokens in another order: the same rows, in that order", _says(
-            error(got, base[:, order])
-        )
-    return "tokens in another order: the same sentence vector", _says(error(got, base))
-
-
-def _sides(
-    point: PosedBatch, base: np.ndarray, at: Callable[[torch.Tensor], np.ndarray]
-) -> list[tuple[str, str]]:
-    """Whether rows depend on tokens after, and before, their own."""
-    found = []
-    for side in ("later", "earlier"):
-        off = 0.0
-        for between in range(1, N):
-            x = point.x.clone()
-            here = between if side == "later" else N - 1 - between
-            picked = slice(here, None) if side == "later" else slice(None, here + 1)
-            kept = slice(None, here) if side == "later" else slice(here + 1, None)
-            x[:, picked] += 1
-            off = max(off, error(at(x)[:, kept], base[:, kept]))
-        found.append((f"a row does not depend on {side} tokens", _says(off)))
-    return found
-
-
-def _algebra(
-    point: PosedBatch, base: np.ndarray, at: Callable[[torch.Tensor], np.ndarray]
-) -> list[tuple[str, str]]:
-    x = point.x
-    shift = torch.linspace(-1, 1, x.shape[-1], dtype=x.dtype).to(x.device)
-    other = x.flip(1).flip(2)
-    affine = error(at(x + other) + at(torch.zeros_like(x)), base + at(other))
-    return [
-        ("the same vector added to every token changes nothing", _says(error(at(x + shift), base))),
-        ("x times a is the output times a power of a", _degree(base, at(2 * x), at(8 * x))),
-        ("affine in x: a matrix and a bias", _says(affine)),
-    ]
+def _from_a_side(
+    side: str,
+    between: int,
+    x: torch.Tensor,
+    base: np.ndarray,
+    at: Callable[[torch.Tensor], np.ndarray],
+) -> float:
+    """How far rows move where so many of the first tokens, or of the last, are as they were."""
+    kept, others = slice(None, between), slice(between, None)
+    if side == "earlier":
+        kept, others = slice(N - between, None), slice(None, N - between)
+    moved = x.clone()
+    moved[:, others] += 1
+    return error(at(moved)[:, kept], base[:, kept])
 
 
 def _degree(base: np.ndarray, twice: np.ndarray, eight: np.ndarray) -> str:

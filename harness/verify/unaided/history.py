@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any, Literal
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -115,7 +116,7 @@ def history(subject: Subject) -> Iterator[Finding]:
             "a call with another number of tokens before": (point.wider(2), calls),
             "a call under inference_mode before": (other, torch.inference_mode()(calls)),
             "a pass of training before": (other, pass_of_training),
-            f"{MANY} calls before": (other, many),
+            f"{MANY} calls before": (other, partial(calls, count=MANY)),
         }
         want = subject.values(replace(point, x=base), "a first call")
         for doing, (at, before) in asked.items():
@@ -140,11 +141,6 @@ def calls(module: torch.nn.Module, x: torch.Tensor, real: torch.Tensor, count: i
     """Call it some times."""
     for _ in range(count):
         module(x, real)
-
-
-def many(module: torch.nn.Module, x: torch.Tensor, real: torch.Tensor) -> None:
-    """Call it `MANY` times."""
-    calls(module, x, real, MANY)
 
 
 def pass_of_training(module: torch.nn.Module, x: torch.Tensor, real: torch.Tensor) -> None:
@@ -237,19 +233,14 @@ def update(module: torch.nn.Module, only: str = "") -> None:
 
 def processes(subject: Subject) -> Iterator[Finding]:
     """Another process, with other addresses and other hashes of texts, gets the same numbers."""
-    mechanism = subject.mechanism
-    arguments = {
+    record = {name: getattr(subject.mechanism, name) for name in ("output", "takes_heads")}
+    names = ("dtype", "device", "options", "d_in", "d_out", "heads")
+    asked = {
         "factory": subject.implementation.factory,
-        "options": dict(subject.options),
-        "d_in": subject.d_in,
-        "d_out": subject.d_out,
-        "heads": subject.heads,
-        "output": mechanism.output,
-        "takes_heads": mechanism.takes_heads,
-        "dtype": subject.dtype,
-        "device": subject.device,
+        "record": record,
+        "subject": {name: getattr(subject, name) for name in names},
     }
-    there = run(OUTPUTS_CALL, arguments, Limits(seconds=60))
+    there = run(OUTPUTS_CALL, asked, Limits(seconds=60))
     if there.status != "ok":
         raise Refused(f"in another process: {there.status}: {there.detail}")
     for point, here, got in zip(subject.points(), _outputs(subject), there.value, strict=True):
@@ -262,22 +253,17 @@ def _outputs(subject: Subject) -> list[np.ndarray]:
     return [subject.values(point, "a plain call", module) for point in subject.points()]
 
 
-def outputs(
-    factory: str,
-    options: Mapping[str, Any],
-    d_in: int,
-    d_out: int,
-    heads: int,
-    output: Literal["tokens", "sentence"],
-    takes_heads: bool,
-    dtype: str,
-    device: str,
-) -> list[Any]:
-    """What a fresh module says in this process, at each point of its `Subject`."""
-    if device == "cpu":
+def outputs(factory: str, record: Mapping[str, Any], subject: Mapping[str, Any]) -> list[Any]:
+    """What a fresh module says in this process, at each point of its `Subject`.
+
+    Parameters
+    ----------
+    record, subject : mapping
+        What differs from a `foreign` record, and the rest of the subject.
+    """
+    if subject["device"] == "cpu":
         torch.set_num_threads(1)
     set_tf32(False)
-    mechanism = replace(foreign("here", factory, ""), output=output, takes_heads=takes_heads)
-    implementation = mechanism.implementations[0]
-    subject = Subject(mechanism, implementation, dtype, device, options, d_in, d_out, heads)
-    return [one.tolist() for one in _outputs(subject)]
+    mechanism = replace(foreign("here", factory, ""), **record)
+    of_factory = Subject(mechanism, mechanism.implementations[0], **subject)
+    return [one.tolist() for one in _outputs(of_factory)]

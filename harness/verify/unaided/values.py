@@ -172,34 +172,25 @@ def reached(subject: Subject, n: int) -> None:
                 f"was ({point.where}); nothing may be cut off"
             )
 
-    if subject.tokens and n > FEW and _spreads(subject, FEW) and not _spreads(subject, n):
+    if not subject.tokens or n <= FEW:
+        return
+    if _moves(subject, FEW, FEW - 2, FEW - 1) and not _moves(subject, n, n - 2, n - 1):
         raise Refused(
             f"another token at place {n - 1} of {n} moved no row but its own ({point.where}), as "
             f"it does among {FEW} tokens; nothing may be cut off"
         )
 
 
-def _moves(subject: Subject, n: int, first: int) -> bool:
-    """Whether other tokens from a place on move anything."""
-    point = subject.point((n,))
+def _moves(subject: Subject, n: int, first: int, end: int | None = None) -> bool:
+    """Whether other tokens from a place on move anything; up to an end, another row than theirs."""
+    point, places = subject.point((n,)), slice(first, end)
     base = subject.values(point, "a plain call")
     for seed in (1, 2, 3):  # a maximum may be elsewhere by chance
         x = point.x.clone()
-        x[:, first:] = 10 * subject.point((n,), seed).x[:, first:]
-        if not np.array_equal(base, subject.values(replace(point, x=x), "other tokens")):
-            return True
-    return False
-
-
-def _spreads(subject: Subject, n: int) -> bool:
-    """Whether another last token but one moves another row than its own."""
-    point = subject.point((n,))
-    base = subject.values(point, "a plain call")
-    for seed in (1, 2, 3):
-        x = point.x.clone()
-        x[:, n - 2] = 10 * subject.point((n,), seed).x[:, n - 2]
-        moved = subject.values(replace(point, x=x), "another token") != base
-        moved[:, n - 2] = False
+        x[:, places] = 10 * subject.point((n,), seed).x[:, places]
+        moved = subject.values(replace(point, x=x), "other tokens") != base
+        if end is not None:
+            moved[:, places] = False
         if moved.any():
             return True
     return False

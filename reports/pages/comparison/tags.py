@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from harness.experiments.conclusion import Comparison
-from harness.stats.spans import has_spans, spans_of
+from harness.stats.sums import has_spans, spans_of
 from harness.train.data.texts import Tagged
 from reports.core.page import Output, Shown, remark, says, together
 from reports.pages.comparison.arms import Arm, loader_of, pairs_of, table_of

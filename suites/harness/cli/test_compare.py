@@ -23,8 +23,10 @@ from rich.console import Console
 
 from harness.cli import compare
 from harness.experiments.conclusion import conclude, conclusions
+from harness.experiments.declare import read_margins
 from harness.experiments.model import parse_model, recipes_of
 from harness.experiments.queue import finished
+from harness.options.readers import MARGIN
 from harness.records import journal
 from harness.registry import Registry, code_hash
 from harness.stats import PRIOR
@@ -318,6 +320,8 @@ def test_a_family_is_declared_before_its_first_run_and_trained_once(
     ours = found[[r["kind"] for r in found].index("family") :]
     assert [r["kind"] for r in ours] == ["family", *["run"] * 4, "verdict"]
     assert {r["model"] for r in ours if r["kind"] == "run"} == {"bi_lstm.packed"}
+    assert ours[-1]["design"] == ours[0]["key"]
+    assert sorted(ours[-1]["designs"]) == sorted(d["key"] for d in ours[0]["designs"])
     assert "4 comparisons: mtsa.fused, bi_lstm.packed against multi_head.sdpa" in text
     assert "12 runs, 8 of them already there" in text
     assert "changed after looking" not in text
@@ -387,20 +391,10 @@ def test_groups_of_models_that_cant_be_told_apart_are_printed(count: int) -> Non
     assert len(json.loads(json.dumps(ranked))["pairs"]) == 3
 
 
-def test_what_a_family_was_seen_with_is_told(family: tuple[Path, str], tmp_path: Path) -> None:
-    folder = copied(family[0], tmp_path)
-    one = f"compare mtsa --baseline multi_head --task trec --seeds 2 {QUICK}"
-    fewer = told(f"{one} --task sick_relatedness", folder)
-    assert "2 comparisons that were seen together with these" in fewer
-    alone = told(one, folder)
-    assert "one of 4 comparisons that were judged together" in alone
-    margins = "--margin trec:50% --margin sick_relatedness:1.5"
-    told(f"{MANY} --seeds 2 {margins}", folder)
-    assert {c["task"]: c["margin"] for c in result(folder)["comparisons"]} == {
-        "trec": 0.5,
-        "sick_relatedness": 1.5,
-    }
-    assert lines(folder) == lines(family[0]), "nothing is trained again"
+def test_a_margin_may_be_of_one_task() -> None:
+    each = [MARGIN.read("trec:50%"), MARGIN.read("sick_relatedness:1.5")]
+    found = read_margins(each, [task("trec"), task("sick_relatedness"), task("mr")])
+    assert found == {"trec": 0.5, "sick_relatedness": 1.5, "mr": None}
 
 
 class Few(Registry):

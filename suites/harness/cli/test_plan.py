@@ -16,7 +16,7 @@ from harness.errors import UsageError
 from harness.experiments.estimate import recorded_spread
 from harness.records import journal
 from suites.support.command_line import here
-from suites.support.made_up_records import RESULT
+from suites.support.comparisons import runs
 
 A, B = "mtsa.fused", "multi_head.sdpa"
 
@@ -78,28 +78,11 @@ def test_never_fewer_than_are_judged(tmp_path: Path) -> None:
 
 
 def write_runs(folder: Path, first: list[float], second: list[float], **more: Any) -> None:
-    writer = journal.Writer(folder, {"fingerprint": {}})
-    for model, values in ((A, first), (B, second)):
-        for seed, value in enumerate(values):
-            writer.append(
-                {
-                    "kind": "run",
-                    "key": f"{model}{seed}{more}",
-                    "model": model,
-                    "seed": seed,
-                    "task": "trec",
-                    "status": "ok",
-                    "vectors": "v",
-                    **RESULT,
-                    "test": {"accuracy": value},
-                    "recipe": {"rate": 0.1, "tuning_trials": len(model)},
-                    "fingerprint": "f",
-                    "code": model,
-                    "fold": None,
-                    **more,
-                }
-            )
-    writer.close()
+    with journal.Writer(folder, {"fingerprint": {}}) as writer:
+        for model, found in ((A, first), (B, second)):
+            own = {"recipe": {"rate": 0.1, "tuning_trials": len(model)}, "code": model, **more}
+            for run in runs(model, found, **{"vectors": "v", "fingerprint": "f", **own}):
+                writer.append({**run, "key": f"{run['key']}{more}"})
 
 
 def values(count: int) -> tuple[list[float], list[float]]:

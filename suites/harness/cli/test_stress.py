@@ -9,7 +9,7 @@ import pytest
 
 from harness.records import journal
 from harness.verify import run
-from harness.verify.stress import SCALES, stress
+from harness.verify.beside import SCALES, stress
 from suites.support.command_line import here
 
 

@@ -25,6 +25,7 @@ from harness.options.train import CompareOptions, SweepOptions
 from harness.registry import Registry
 from harness.train.encoder import encoder
 from harness.train.task import Task, task, tasks_named
+from suites.support import comparisons
 from suites.support.command_line import ROOT
 from suites.support.made_up_records import RESULT
 
@@ -308,18 +309,16 @@ def test_several_recipes_of_a_model_are_told_apart() -> None:
 
 
 RATES = ("rate=0.005, ", "rate=1e+09, ")
-RESUMED: dict[str, Any] = {
-    "kind": "run",
-    "key": "k",
-    "case": "mtsa trec seed 0",
-    "model": "mtsa",
-    "seed": 0,
-    "status": "ok",
-    **RESULT,
-    "task_seconds": 40.0,
-    "seconds": 3640.0,
-    "resumed": 1,
-}
+RESUMED = comparisons.run(
+    "mtsa",
+    0,
+    0.5,
+    case="mtsa trec seed 0",
+    task_seconds=40.0,
+    seconds=3640.0,
+    resumed=1,
+    epochs=RESULT["epochs"],
+)
 
 
 def _said(record: dict[str, Any]) -> str:

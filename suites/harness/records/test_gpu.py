@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from harness.case import parse
-from harness.cli.gpu_table import tell_gpu
+from harness.cli.display import tell_gpu
 from harness.measure.ceilings import gauge_of, with_shares
 from harness.records import journal
 from harness.records.gpu import GpuReading, gpu_readings

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import io
 import json
 import tarfile
@@ -276,9 +275,3 @@ def test_a_record_with_odd_predictions_is_skipped(tmp_path: Path) -> None:
     found = journal.read(tmp_path)
     assert [r["key"] for r in found.records] == ["r0"]
     assert len(found.warnings) == 3
-
-
-def test_the_hash_is_that_of_the_file(tmp_path: Path) -> None:
-    told = kept(tmp_path)["predictions"]
-    content = (tmp_path / FOLDER / told["file"]).read_bytes()
-    assert told["sha256"] == hashlib.sha256(content).hexdigest()

@@ -19,6 +19,7 @@ from reports.core.sentences import closing
 from reports.core.words import margin_text, memory_text
 from reports.pages.bench import cost
 from reports.pages.scaling.tables import cells, numbers
+from suites.support.made_up_records import reading as record
 from suites.support.made_up_records import record as made
 
 BASE = "multi_head.sdpa"
@@ -28,10 +29,6 @@ SIZE = {"batch": 64, "length": 64, "heads": 8}
 
 def case_id(name: str, length: int = 64, phase: str = "forward", extra: str = "") -> str:
     return f"{name}-B64-N{length}-D300x600-H8-f32-{phase}-cpu{extra}"
-
-
-def record(case: str, block: int, seconds: float, **more: Any) -> dict[str, Any]:
-    return made("time", case, block, samples=[seconds], median=seconds) | more
 
 
 def margin(case: str, error: float = 1e-7, status: str = "ok") -> dict[str, Any]:
@@ -45,6 +42,12 @@ def peak(case: str, size: float) -> dict[str, Any]:
 
 def rows_of(records: list[dict[str, Any]]) -> list[Row]:
     return summarise(records, BASE)
+
+
+def mine_of(records: list[dict[str, Any]]) -> Row:
+    """The row of the case that is compared with the baseline."""
+    (row,) = (r for r in rows_of(records) if r.case == case_id(MINE))
+    return row
 
 
 def sweep_records(ratio_at: dict[int, float], blocks: int = 7) -> list[dict[str, Any]]:
@@ -71,12 +74,10 @@ def test_samples_taken_in_turn_say_more_than_times_apart() -> None:
         records += [record(case_id(BASE), block, 1.0), record(case_id(MINE), block, 9.0)]
         if block < 2:
             records[-1] |= {"ratio": 1.5, "beside": case_id(BASE)}
-    [row] = [r for r in rows_of(records) if r.columns["name"] == MINE]
-    assert row.by_block == {0: 1.5, 1: 1.5, 2: 9.0}
+    assert mine_of(records).by_block == {0: 1.5, 1: 1.5, 2: 9.0}
     # A ratio to another case is not the ratio to this baseline.
     records[1]["beside"] = case_id(MINE, extra="+control")
-    [row] = [r for r in rows_of(records) if r.columns["name"] == MINE]
-    assert row.by_block == {0: 9.0, 1: 1.5, 2: 9.0}
+    assert mine_of(records).by_block == {0: 9.0, 1: 1.5, 2: 9.0}
 
 
 def test_two_cases_that_a_third_was_timed_in_turn_with_are_compared_through_it() -> None:
@@ -132,8 +133,7 @@ def test_a_resumed_block_is_paired_inside_its_interpreter() -> None:
         else:
             mine["median"] = 1.5
         records.append(mine)
-    rows = {r.case: r for r in rows_of(records)}
-    ratio = rows[case_id(MINE)].time
+    ratio = mine_of(records).time
     assert ratio is not None
     assert ratio.count == 5
     assert (ratio.low, ratio.high) == pytest.approx((1.5, 1.5))
@@ -142,16 +142,14 @@ def test_a_resumed_block_is_paired_inside_its_interpreter() -> None:
 def test_times_of_two_interpreters_are_never_divided() -> None:
     records = [record(case_id(BASE), b, 1.0) for b in range(3)]
     records += [record(case_id(MINE), b, 3.0, interpreter=f"other{b}") for b in range(3)]
-    rows = {r.case: r for r in rows_of(records)}
-    assert rows[case_id(MINE)].time is None
-    assert rows[case_id(MINE)].verdict == ""
+    assert mine_of(records).time is None
+    assert mine_of(records).verdict == ""
 
 
 def test_only_blocks_with_both_count() -> None:
     records = [record(case_id(BASE), b, 1.0) for b in (0, 1, 2)]
     records += [record(case_id(MINE), b, 2.0) for b in (1, 2, 3)]
-    rows = {r.case: r for r in rows_of(records)}
-    mine = rows[case_id(MINE)].time
+    mine = mine_of(records).time
     assert mine is not None
     assert mine.count == 2
     assert mine.ratio == pytest.approx(2.0)
@@ -163,9 +161,8 @@ def test_nothing_is_claimed_below_the_noise_floor() -> None:
         records.append(record(case_id(BASE), block, 1.0))
         records.append(record(case_id(BASE, extra="+control"), block, 1.5 if block % 2 else 0.7))
         records.append(record(case_id(MINE), block, 1.1))
-    rows = {r.case: r for r in rows_of(records)}
-    assert rows[case_id(MINE)].floor > 1.1
-    assert rows[case_id(MINE)].verdict not in ("slower", "faster")
+    assert mine_of(records).floor > 1.1
+    assert mine_of(records).verdict not in ("slower", "faster")
 
 
 def _control(records: list[dict[str, Any]], status: str | None) -> list[dict[str, Any]]:
@@ -223,8 +220,7 @@ def test_a_failed_case_keeps_its_row_and_has_no_number(status: str) -> None:
     records = [record(case_id(BASE), b, 1.0) for b in range(3)]
     failed = {**record(case_id(MINE), 0, 0.0, detail="why"), "status": status}
     del failed["samples"], failed["median"]
-    rows = {r.case: r for r in rows_of([*records, failed])}
-    mine = rows[case_id(MINE)]
+    mine = mine_of([*records, failed])
     assert (mine.status, mine.detail) == (status, "why")
     assert mine.time is None
     assert math.isnan(mine.seconds)

@@ -27,6 +27,7 @@ from harness.train.task import task
 from reports.core.words import file_name
 from reports.pages.bench import write_page
 from suites.harness.records.test_ratios import BASE, MINE, rows_of
+from suites.support.comparisons import RECIPE, design, family, runs
 from suites.support.sessions import made_up
 
 CASE = "mtsa.algorithm1-B1-N2-D4-H2-f32-forward-cpu"
@@ -85,42 +86,29 @@ def test_a_line_that_is_no_record_is_named_and_skipped(tmp_path: Path, name: str
 
 
 COVERED = {"vectors": "v", "vocabulary": 9, "covered": 8, "running_words": 7, "covered_running": 6}
-RECIPE = {"width": 8, "heads": 2, "choose": "dev", "tuning_trials": 0}
 
 
 def _trained() -> list[dict[str, Any]]:
     """A comparison of three seeds, by itself and as one of several, a sweep, and a verdict."""
-    runs: list[dict[str, Any]] = [
-        {
-            **{"kind": "run", "key": f"{model}{seed}", "case": f"{model} {seed}", "status": "ok"},
-            **{"model": model, "task": "trec", "seed": seed, "fold": None, "recipe": RECIPE},
-            **{"code": "c", "fingerprint": "f", "vectors": "v", "data": "d", "workers": 2},
-            "predictions": {"file": "lost.npz", "sha256": "s"},
-            **{"task_seconds": 4.0, "seconds": 3.0, "parameters": 9, "parameters_with_words": 19},
-            **{"peak_bytes": 2**20, "memory_method": "VmHWM", "coverage": COVERED},
-            "test": {"accuracy": 0.8 + 0.01 * seed**2 * len(model)},
-            "chosen_epoch": 1,
-            "epochs": [{"epoch": 1, "loss": 0.5, "dev": {"accuracy": 0.8}, "seconds": 1.0}],
-        }
-        for seed in range(3)
+    more: dict[str, Any] = {
+        **{"code": "c", "fingerprint": "f", "vectors": "v", "data": "d", "workers": 2},
+        **{"fold": None, "recipe": RECIPE, "predictions": {"file": "lost.npz", "sha256": "s"}},
+        **{"task_seconds": 4.0, "memory_method": "VmHWM", "coverage": COVERED, "chosen_epoch": 1},
+        "epochs": [{"epoch": 1, "loss": 0.5, "dev": {"accuracy": 0.8}, "seconds": 1.0}],
+    }
+    each = [
+        {**run, "case": run["key"], "test": {"accuracy": run["test"]["accuracy"]}}
         for model in (MINE, BASE)
+        for run in runs(model, [0.8 + 0.01 * seed**2 * len(model) for seed in range(3)], **more)
     ]
-    both = {"models": [MINE, BASE], "status": "ok"}
-    design = {
-        **{"kind": "design", "key": "d", "question": "q", **both, "task": "trec"},
-        **{"metric": "accuracy", "metrics": ["accuracy"], "higher_is_better": True},
-        **{"split": "s", "one_test_set": True, "recipes": [RECIPE, RECIPE], "seeds": [0, 1, 2]},
-        **{"folds": 0, "margin": None, "match": "none"},
-        "runs": [[f"{MINE}{seed}", f"{BASE}{seed}"] for seed in range(3)],
-    }
-    family = {
-        **{"kind": "family", "key": "y", "question": "yq", "baseline": BASE, "models": [MINE]},
-        **{"tasks": ["trec"], "designs": [design], "status": "ok"},
-    }
-    sweep: dict[str, Any] = {"kind": "sweep", "key": "s", **both, "tasks": ["trec"]}
-    sweep["runs"] = [run["key"] for run in runs]
-    verdict = {"kind": "verdict", "key": "v", "design": "d", "designs": ["d"], "status": "ok"}
-    return [design, family, sweep, *runs, verdict]
+    sweep = {"kind": "sweep", "key": "s", "models": [MINE, BASE], "tasks": ["trec"]}
+    return [
+        design(3, key="d", one_test_set=True),
+        family([MINE], ["trec"], 3, one_test_set=True),
+        {**sweep, "status": "ok", "runs": [run["key"] for run in each]},
+        *each,
+        {"kind": "verdict", "key": "v", "design": "d", "designs": ["d"], "status": "ok"},
+    ]
 
 
 def _read_all(folder: Path) -> journal.Journal:

@@ -106,12 +106,6 @@ def test_the_input_and_the_mask_are_left_as_they_were(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DEFAULTS)
-def test_twice_the_same(name: str) -> None:
-    x, mask = batch((13, 6))
-    assert_same(run(module_of(name), x, mask), run(module_of(name), x, mask), 0.0)
-
-
-@pytest.mark.parametrize("name", DEFAULTS)
 def test_training_and_evaluation_are_the_same_without_dropout(name: str) -> None:
     module = copy.deepcopy(module_of(name))
     x, mask = batch((7, 4, 0))

@@ -7,188 +7,70 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor
 
 from harness.errors import UsageError
 from harness.registry import Registry
 from harness.verify.margin import check_case
 from harness.verify.unaided.gradients import rate
-from harness.verify.unaided.judge import CHECKS, check_properties
+from harness.verify.unaided.judge import check_properties
+from suites.support.misbehaving.core import Attention
 
 torch.set_num_threads(1)
 
-HERE = "suites.harness.verify.test_unaided:"
-OTHERS = tuple(name for name in CHECKS if name != "processes")
+HERE, FAMILY = "suites.harness.verify.test_unaided:", "suites.support.misbehaving."
 
 
-class Mean(nn.Module):
-    """Every token and the mean of its sentence; right."""
-
-    def __init__(self, d_in: int, d_out: int) -> None:
-        super().__init__()
-        self.own = nn.Linear(d_in, d_out)
-        self.mean = nn.Linear(d_in, d_out)
-
-    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        x = x.masked_fill(~mask[..., None], 0)
-        mean = x.sum(1, keepdim=True) / mask.sum(1).clamp(min=1)[:, None, None]
-        return self.core(x, mean).masked_fill(~mask[..., None], 0)
-
-    def core(self, x: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
-        """What differs between the modules here."""
-        return self.own(x) + torch.tanh(self.mean(mean))
-
-
-class Mixed(nn.Module):
-    """torch's attention without ``batch_first``: over the samples in place of the tokens."""
-
-    def __init__(self, d_in: int, d_out: int) -> None:
-        super().__init__()
-        self.own = nn.Linear(d_in, d_out)
-        self.attention = nn.MultiheadAttention(d_out, 4)
-
-    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        x = self.own(x.masked_fill(~mask[..., None], 0))
-        return self.attention(x, x, x)[0].masked_fill(~mask[..., None], 0)
-
-
-class Short(Mean):
-    """Sees 512 tokens."""
-
-    def core(self, x: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
-        out = super().core(x[:, :512], mean * 0)
-        return nn.functional.pad(out, (0, 0, 0, x.shape[1] - out.shape[1]))
-
-
-class Stretched(Mean):
-    """Where the input is long, its mean counts padding too."""
-
-    def core(self, x: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
-        n = x.shape[1]
-        return super().core(x, mean * (x.any(-1).sum(1)[:, None, None] / n if n > 540 else 1))
-
-
-class Timed(Mean):
-    """Less in `torch.inference_mode`, in which it is timed, and in batches as there."""
-
-    def core(self, x: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
-        less = len(x) > 4 and torch.is_inference_mode_enabled()
-        return super().core(x, mean * (not less))
-
-
-class Lost(Mean):
+class Lost(Attention):
     """A weight that is detached."""
 
-    def core(self, x: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
-        return self.own(x) + nn.functional.linear(mean, self.mean.weight.detach(), self.mean.bias)
+    def __init__(self, d_in: int, d_out: int) -> None:
+        super().__init__(d_in, d_out)
+        self.more = torch.nn.Parameter(torch.ones(d_out))
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        return super().attend(q, k, v, mask) + self.more.detach()
 
 
-class Twice(Mean):
-    """A factor of two in the gradient."""
-
-    def core(self, x: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
-        out = super().core(x, mean)
-        return 2 * out - out.detach()
-
-
-class Half(Mean):
-    """Computes in bfloat16, whatever it is given."""
-
-    def core(self, x: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
-        return super().core(x.bfloat16().to(x), mean)
-
-
-class Noisy(Mean):
-    """Adds noise."""
-
-    def core(self, x: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
-        out = super().core(x, mean)
-        return out + 1e-6 * torch.randn_like(out)
-
-
-class Wild(Mean):
-    """A function that no precision resolves."""
-
-    def core(self, x: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
-        return torch.sin(1e8 * super().core(x, mean))
-
-
-class Signs(Mean):
-    """Signs, with a gradient that passes straight through them."""
-
-    def core(self, x: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
-        out = super().core(x, mean)
-        return out + (out.sign() - out).detach()
-
-
-class Declared(Signs):
-    """It says so."""
-
-    attnbench_declares = ("straight-through",)
-
-
-class Unheard(Mean):
+class Unheard(Attention):
     """Declares what nobody knows."""
 
     attnbench_declares = ("quantised",)
 
 
-def judged(name: str, dtype: str = "f32", **more: Any) -> dict[str, Any]:
-    mechanism, implementation = Registry([HERE + name]).find(name)
-    return check_properties(
-        mechanism, implementation, dtype, "cpu", **{"skip": ("processes",), **more}
-    )
+def judged(place: str, dtype: str = "f32") -> dict[str, Any]:
+    mechanism, implementation = Registry([place]).find(place.partition(":")[2])
+    return check_properties(mechanism, implementation, dtype, "cpu", ("processes",))
+
+
+def timed(module: str, case: str) -> dict[str, Any]:
+    """What is said of a module of the family at a benchmark's shape."""
+    name = module.partition(":")[2]
+    return check_case(f"{name}.module-{case}-cpu+1-thread", [FAMILY + module])
 
 
 @pytest.mark.parametrize("dtype", ["f64", "f32", "bf16", "f16"])
 def test_what_is_right_passes_in_every_precision(dtype: str) -> None:
-    row = judged("Mean", dtype)
+    row = judged(f"{FAMILY}core:Attention", dtype)
     assert row["verdict"] == "ok", row
     assert row["value_margin"] > 1
     assert row["gradient_margin"] > 1
     assert row["comparisons"] > 100
 
 
-@pytest.mark.parametrize(
-    ("name", "dtype", "found_by", "says"),
-    [
-        ("Mixed", "f32", "batch", "sample 1 of 4 alone changed the output by"),
-        ("Short", "f32", "reach", "other tokens from place 530 of 530 on left the output exactly"),
-        ("Lost", "f32", "gradients", "a step along mean.weight moves the output at a rate of"),
-        ("Lost", "f32", "gradients", "its gradient is None"),
-        ("Twice", "f64", "gradients", "a step along x moves the output at a rate of"),
-        ("Half", "f32", "precision", "it computes in less than float32: this is what"),
-        ("Half", "f64", "precision", "it computes in less than float32: this is what"),
-        ("Noisy", "f32", "repeat", "the same call again changed the output by"),
-        ("Noisy", "f32", "repeat", "it draws random numbers"),
-        ("Signs", "f64", "precision", "declare straight-through"),
-    ],
-)
-def test_what_is_wrong_is_named_with_what_was_changed_and_what_moved(
-    name: str, dtype: str, found_by: str, says: str
-) -> None:
-    row = judged(name, dtype)
-    assert (row["verdict"], row["found_by"]) == ("wrong", found_by), row
-    assert says in row["detail"]
-
-
-def test_where_nothing_can_be_told_the_verdict_is_of_its_own() -> None:
-    row = judged("Wild")
-    assert row["verdict"] == "void"
-    assert "ill-conditioned: rounding x and weights to float32 moves the output by" in row["detail"]
+def test_a_gradient_that_is_none_is_told_so() -> None:
+    row = judged(f"{HERE}Lost")
+    assert (row["verdict"], row["found_by"]) == ("wrong", "gradients")
+    assert "a step along more moves the output at a rate of" in row["detail"]
+    assert "its gradient is None" in row["detail"]
 
 
 def test_what_is_so_on_purpose_is_declared_and_stands_in_the_row() -> None:
-    row = judged("Declared", "f64")
+    row = judged(f"{FAMILY}honest:StraightThrough", "f64")
     assert row["verdict"] == "ok"
     assert "declares straight-through" in row["detail"]
     with pytest.raises(UsageError, match="given 'quantised'; expected some of straight-through"):
-        judged("Unheard")
-
-
-def test_a_check_that_is_left_out_finds_nothing() -> None:
-    assert judged("Noisy", skip=OTHERS)["verdict"] == "ok"
-    assert judged("Noisy", skip=[n for n in CHECKS if n != "repeat"])["found_by"] == "repeat"
+        judged(f"{HERE}Unheard")
 
 
 @pytest.mark.parametrize("name", ["mtsa.plain", "none.plain", "source2token.plain", "resa.masked"])
@@ -199,29 +81,38 @@ def test_mechanisms_with_an_oracle_pass_without_it(name: str) -> None:
     assert row["verdict"] == "ok", row
 
 
+MANY, LONG = "B6-N16-D24-f32-forward", "B2-N600-D24-f32-forward"
+TRAINED, LONG_TRAINED = "B4-N16-D24-f32-training", "B2-N600-D24-f32-training"
+
+
 @pytest.mark.parametrize(
-    ("name", "case", "says"),
+    ("module", "case", "says"),
     [
-        ("Mixed", "B6-N16-D24-f32-forward", "the whole batch in place of its first and last"),
-        ("Short", "B2-N600-D24-f32-forward", "place 600 of 600 on left the output exactly"),
-        ("Stretched", "B2-N600-D24-f32-forward", "75 more padded positions changed the output"),
-        ("Stretched", "B2-N600-D24-f32-training", "75 more padded positions changed the"),
-        ("Timed", "B6-N16-D24-f32-forward", "the whole batch in place of its first and last"),
-        ("Lost", "B4-N16-D24-f32-training", "a step along x and all weights moves the output"),
-        ("Twice", "B4-N16-D24-f32-training", "a step along x and all weights moves the output"),
+        ("mistakes:BatchFirstForgotten", MANY, "the whole batch in place of its first and last"),
+        ("cheats:LessUnderInference", MANY, "the whole batch in place of its first and last"),
+        ("cheats:LessWhenLarge", MANY, "the whole batch in place of its first and last"),
+        ("mistakes:Truncates", LONG, "place 600 of 600 on left the output exactly"),
+        ("mistakes:PaddedLengthWhenLong", LONG, "75 more padded positions changed the output"),
+        ("mistakes:PaddedLengthWhenLong", LONG_TRAINED, "75 more padded positions changed the"),
+        ("mistakes:DetachedKeys", TRAINED, "a step along x and all weights moves the output"),
+        ("mistakes:LostFactor", TRAINED, "a step along x and all weights moves the output"),
     ],
 )
-def test_what_is_wrong_is_found_where_it_is_timed(name: str, case: str, says: str) -> None:
-    row = check_case(f"{name}.module-{case}-cpu+1-thread", [HERE + name])
+def test_what_is_wrong_is_found_where_it_is_timed(module: str, case: str, says: str) -> None:
+    row = timed(module, case)
     assert row["verdict"] == "wrong"
     assert says in row["what"]
-    right = check_case(f"Mean.module-{case}-cpu+1-thread", [HERE + "Mean"])
-    assert right["verdict"] == "ok"
-    assert right["margin"] > 1
+
+
+@pytest.mark.parametrize("case", [MANY, LONG, TRAINED, LONG_TRAINED])
+def test_what_is_right_is_right_there(case: str) -> None:
+    row = timed("core:Attention", case)
+    assert row["verdict"] == "ok"
+    assert row["margin"] > 1
 
 
 def test_nothing_is_known_where_rounding_alone_decides() -> None:
-    row = check_case("Wild.module-B2-N16-D24-f32-forward-cpu+1-thread", [HERE + "Wild"])
+    row = timed("mistakes:IllConditioned", "B2-N16-D24-bf16-forward")
     assert row["verdict"] == "no oracle"
     assert row["margin"] is None
     assert "ill-conditioned" in row["what"]

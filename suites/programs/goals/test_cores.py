@@ -82,8 +82,8 @@ def test_half_of_the_pairs_and_twice_the_width_make_three_quarters() -> None:
 
 
 def test_code_of_a_core_is_that_of_its_own_file_and_what_it_imports() -> None:
-    files = registry._files_elsewhere(("suites.programs.goals.cores",))
-    names = {path.name for path in files}
+    (file,) = filter(None, [registry._file_of("suites.programs.goals.cores")])
+    names = {path.name for path in registry._with_imports((file,))}
     assert {"cores.py", "geometry.py", "fused.py"} <= names
     assert code_hash(KNOWN.mechanisms["core_mtsa"], "measure") != code_hash(
         replace(KNOWN.mechanisms["core_mtsa"], implementations=()), "measure"

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from harness.registry import Registry
-from harness.verify import determinism
+from harness.verify import beside
 from harness.verify.run import price, same_bits
 
-HERE = "suites.harness.verify.test_determinism"
+HERE = "suites.harness.verify.test_beside"
 
 
 class Steady(nn.Module):
@@ -71,8 +71,8 @@ class Refused(Steady):
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(determinism, "REPEATS", 3)
-    monkeypatch.setattr(determinism, "PAIRS", 2)
+    monkeypatch.setattr(beside, "REPEATS", 3)
+    monkeypatch.setattr(beside, "PAIRS", 2)
 
 
 def told(kind: type[nn.Module]) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def told(kind: type[nn.Module]) -> dict[str, Any]:
     place = f"{HERE}:{kind.__name__}"
     (name,) = Registry((place,)).given_names
     of = (name, "f32", "cpu", (place,))
-    return {"status": "ok", **determinism.determinism(*of), **determinism.compiled(*of)}
+    return {"status": "ok", **beside.determinism(*of), **beside.compiled(*of)}
 
 
 def without_compiler() -> None:
@@ -92,7 +92,7 @@ def without_compiler() -> None:
 def test_what_changes_the_bits_is_named(
     kind: type[nn.Module], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(determinism, "get_cpp_compiler", without_compiler)
+    monkeypatch.setattr(beside, "get_cpp_compiler", without_compiler)
     found = told(kind)
     named = kind.__name__.lower()
     for one in ("again", "batch", "threads"):
@@ -159,7 +159,7 @@ def test_a_graph_is_compared_with_eager(
     monkeypatch.setattr(torch.cuda, "stream", nullcontext)
     place = f"{HERE}:{kind.__name__}"
     (name,) = Registry((place,)).given_names
-    found = determinism.graphed(name, "f32", "cpu", (place,))
+    found = beside.graphed(name, "f32", "cpu", (place,))
     if differs is None:
         assert found["graphed"] is None
         assert found["graphed_reason"].startswith("failed: operation not permitted")

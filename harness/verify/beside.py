@@ -1,10 +1,14 @@
-"""Whether the same bits come again, and what torch's deterministic mode costs. Runs in children."""
+"""What is told beside a verdict: whether the same bits come again, errors over magnitudes.
+
+Runs in children.
+"""
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +16,9 @@ import torch
 from torch._inductor.cpp_builder import get_cpp_compiler
 
 from harness.build import graph_of, warm_for_capture
+from harness.verify.batches import Batch
 from harness.verify.budget import error
-from harness.verify.check import chosen
+from harness.verify.check import Options, check_drawn, chosen
 from harness.verify.compare import OUTPUT, Computed, computed, numpy64
 from harness.verify.unaided.subject import PosedBatch, Subject
 from reference_impls.mechanism import Unsupported
@@ -24,14 +29,15 @@ WIDTH = 48
 """Large enough for torch to share work among threads, small enough for 30 passes in a second."""
 PAIRS = 15
 """Passes with and without the deterministic mode, in turn."""
+STRESSED = (33, 16)
+"""Lengths of a batch whose numbers are magnified."""
+SCALES = tuple(10.0**power for power in range(-4, 5))
+"""Factors on x, and on the weights that scale the scores."""
+KINDS = ("inputs", "scores")
 
 
 def determinism(
-    name: str,
-    dtype: str,
-    device: str,
-    given: tuple[str, ...] | list[str] = (),
-    options: Mapping[str, str] | None = None,
+    name: str, dtype: str, device: str, given: Sequence[str] = (), options: Options = None
 ) -> dict[str, Any]:
     """Repeat one pass, values and gradients, and compare the bits.
 
@@ -47,21 +53,24 @@ def determinism(
     """
     module, point = _subject(name, dtype, device, given, options)
     first = _asked(module, point)
+    threads = None
+    if device == "cpu":
+        torch.set_num_threads(2)
+        try:
+            threads = _apart(_asked(module, point), first)
+        finally:
+            torch.set_num_threads(1)
     return {
         "repeats": REPEATS,
         "again": max(_apart(_asked(module, point), first) for _ in range(REPEATS - 1)),
         "batch": max(_alone(module, point, first, b) for b in range(len(LENGTHS))),
-        "threads": _with_threads(module, point, first) if device == "cpu" else None,
+        "threads": threads,
         **_price(module, point),
     }
 
 
 def compiled(
-    name: str,
-    dtype: str,
-    device: str,
-    given: tuple[str, ...] | list[str] = (),
-    options: Mapping[str, str] | None = None,
+    name: str, dtype: str, device: str, given: Sequence[str] = (), options: Options = None
 ) -> dict[str, Any]:
     """Compare eager and compiled.
 
@@ -89,11 +98,7 @@ def compiled(
 
 
 def graphed(
-    name: str,
-    dtype: str,
-    device: str,
-    given: tuple[str, ...] | list[str] = (),
-    options: Mapping[str, str] | None = None,
+    name: str, dtype: str, device: str, given: Sequence[str] = (), options: Options = None
 ) -> dict[str, Any]:
     """Compare eager and the replay of a CUDA graph of both passes.
 
@@ -107,26 +112,23 @@ def graphed(
     first = _asked(module, point)
     x = point.x.detach().clone().requires_grad_()
     named = {"x": x, **{n: p for n, p in module.named_parameters() if p.requires_grad}}
-    cotangent = point.cotangent
-
     held: list[torch.Tensor] = []
 
     def both_passes() -> None:
         for tensor in named.values():
             tensor.grad = None
         held[:] = [module(x, point.real)]
-        held[0].backward(cotangent.to(held[0].dtype))
+        held[0].backward(point.cotangent.to(held[0].dtype))
 
     try:
         warm_for_capture(both_passes)
         graph_of(both_passes).replay()
     except RuntimeError as failure:
         return _not("graphed", f"failed: {failure}")
-    gradients = {
-        name: torch.zeros_like(t) if t.grad is None else t.grad for name, t in named.items()
+    slopes = {
+        n: numpy64(torch.zeros_like(t) if t.grad is None else t.grad) for n, t in named.items()
     }
-    arrays = {name: numpy64(gradient) for name, gradient in gradients.items()}
-    return {"graphed": _apart(Computed({OUTPUT: numpy64(held[0])}, arrays), first)}
+    return {"graphed": _apart(Computed({OUTPUT: numpy64(held[0])}, slopes), first)}
 
 
 def _not(what: str, reason: str) -> dict[str, Any]:
@@ -134,11 +136,7 @@ def _not(what: str, reason: str) -> dict[str, Any]:
 
 
 def _subject(
-    name: str,
-    dtype: str,
-    device: str,
-    given: Sequence[str],
-    options: Mapping[str, str] | None,
+    name: str, dtype: str, device: str, given: Sequence[str], options: Options
 ) -> tuple[torch.nn.Module, PosedBatch]:
     """A module in evaluation mode and what it is asked."""
     mechanism, implementation = chosen(name, device, given, options)
@@ -170,14 +168,6 @@ def _alone(module: Any, point: PosedBatch, whole: Computed, b: int) -> float:
     return _apart(_asked(module, point.samples([b])), wanted)
 
 
-def _with_threads(module: Any, point: PosedBatch, first: Computed) -> float:
-    torch.set_num_threads(2)
-    try:
-        return _apart(_asked(module, point), first)
-    finally:
-        torch.set_num_threads(1)
-
-
 def _price(module: Any, point: PosedBatch) -> dict[str, Any]:
     """The deterministic mode's time over that without, passes in turn."""
     ratios = []
@@ -205,3 +195,61 @@ def _seconds(module: Any, point: PosedBatch, deterministic: bool) -> float:
         return min(taken)
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+def stress(
+    name: str, dtype: str, device: str, given: Sequence[str] = (), options: Options = None
+) -> dict[str, Any]:
+    """Error and budget of the output at every scale of `SCALES`.
+
+    Parameters
+    ----------
+    name : str
+        ``mechanism.implementation``.
+    options : mapping of str
+        For the mechanism's factory, as texts: a scale function, say.
+
+    Returns
+    -------
+    dict
+        ``points``: ``kind`` ("inputs" or "scores"), ``scale``, ``error``, ``budget`` (null where
+        they are not finite), ``ok``; and the same of the worst gradient.
+    """
+    mechanism, implementation = chosen(name, device, given, options)
+    if device not in implementation.devices:
+        raise Unsupported(f"{name} does not run on {device}")
+    if mechanism.oracle is None:
+        raise Unsupported(f"{mechanism.name} has no oracle to be compared with")
+    points = []
+    for kind in KINDS:
+        if kind == "scores" and not mechanism.score_weights:
+            continue
+        for scale in SCALES:
+            label = f"{kind} times {scale:g}"
+            if kind == "inputs":
+                batch = Batch(label, {}, STRESSED, input_scale=scale)
+            else:
+                batch = Batch(label, mechanism.score_options, STRESSED, score_scale=scale)
+            found = check_drawn(mechanism, implementation, batch, dtype, device)
+            values = [d for d in found if not d.gradient]
+            gradients = [d for d in found if d.gradient]
+            worst = max(gradients, key=lambda f: math.inf if math.isnan(f.error) else f.error)
+            points.append(
+                {
+                    "kind": kind,
+                    "scale": scale,
+                    "ok": all(f.ok for f in values),
+                    # At a kink wherever it is drawn there are no values.
+                    "error": _number(values[0].error) if values else None,
+                    "budget": _number(values[0].budget) if values else None,
+                    "gradient_ok": all(f.ok for f in gradients),
+                    "gradient_error": _number(worst.error),
+                    "gradient_budget": _number(worst.budget),
+                }
+            )
+    return {"points": points}
+
+
+def _number(value: float) -> float | None:
+    """A finite number, or null: JSON has neither infinity nor not-a-number."""
+    return float(value) if math.isfinite(value) else None
