@@ -42,14 +42,8 @@ def row_panel(
 ) -> tuple[Figure, Axes]:
     """A panel that is as high as its rows need.
 
-    Parameters
-    ----------
-    count : int
-        Of rows.
-    left, right : float
-        Where it begins and ends; names stand before it, remarks behind it.
-    each, width : float
-        Inches of a row, and of the figure.
+    `left` and `right`: where it begins and ends, names stand before it, remarks behind it; `each`
+    and `width`: inches of a row, and of the figure.
     """
     height = 1.45 + each * count
     margins = {"left": left, "right": right, "bottom": 0.55 / height, "top": 1 - 0.7 / height}
@@ -81,12 +75,8 @@ def note(
 ) -> None:
     """Write beside a place, shifted by points; it may stand outside of the axes.
 
-    Parameters
-    ----------
-    align : str
-        Which part of the text stands there, across and up: ``right center``.
-    within : str or Transform
-        Of which coordinates the place is.
+    `align` is which part of the text stands there, across and up (``right center``), `within` of
+    which coordinates the place is.
     """
     across, up = align.split()
     axes.annotate(
@@ -105,13 +95,7 @@ def note(
 
 
 def spread(positions: Sequence[float], gap: float) -> list[float]:
-    """Positions moved as little as possible (least squares) so that they are a gap apart.
-
-    Parameters
-    ----------
-    positions : sequence of float
-        In ascending order, which is kept.
-    """
+    """Ascending positions, moved as little as possible (least squares) to be a gap apart."""
     steps = gap * np.arange(len(positions))
     # Without the gaps that they must have they only may not fall.
     moved = isotonic_regression(np.asarray(positions) - steps).x + steps
@@ -163,13 +147,8 @@ def bare(axes: Axes) -> None:
 class LengthFormatter(Formatter):
     """Lengths with thousands separated; one that would touch a longer one's label has none.
 
-    The longest is always named, its tick marks stay: what can be read is settled when the figure
-    is drawn, from the room that the axis has then.
-
-    Parameters
-    ----------
-    of : Axes
-        Whose x axis it labels.
+    The longest is always named, its tick marks stay: what can be read is settled when the figure is
+    drawn, from the room that the x axis has then.
     """
 
     def __init__(self, of: Axes) -> None:
@@ -225,10 +204,7 @@ def headed(
 ) -> None:
     """The title of a figure of several panels, and under it in grey how it is drawn.
 
-    Parameters
-    ----------
-    left, gap : float
-        Where both begin, and how far apart they are, as shares of the figure.
+    `left` and `gap`, where both begin and how far apart they are, are shares of the figure.
     """
     figure.text(left, 0.985, title, fontsize=10.5, fontweight="bold", va="top")
     if under:

@@ -22,14 +22,8 @@ FAILED = ("oom", "timeout", "crash", "wrong")
 class Quantity(NamedTuple):
     """A cost of one call that is drawn against length.
 
-    Attributes
-    ----------
-    label : str
-        Of its axis; ``{}`` stands for the baseline.
-    value : callable
-        Of a row; nan where it is not known.
-    over : bool
-        Whether it is a ratio to the baseline's.
+    ``{}`` in the label of its axis stands for the baseline; `value` of a row is nan where it is not
+    known; `over` says whether it is a ratio to the baseline's.
     """
 
     label: str
@@ -139,14 +133,7 @@ def draw_lines(
 ) -> None:
     """A line per series, in its colour, with its marker and its stroke.
 
-    Parameters
-    ----------
-    lines, styles : mapping
-        By series.
-    bars : bool
-        Whether the points have intervals.
-    more
-        For matplotlib, of lines and bars.
+    `bars`: whether the points have intervals; `more` is for matplotlib, of lines and bars.
     """
     how: dict[str, Any] = {"estimator": None}
     if bars:

@@ -27,23 +27,10 @@ MOST_SINGLES = 10
 class Line:
     """One row.
 
-    Attributes
-    ----------
-    label : str
-    mechanism : str
-        For colour and marker.
-    value, low, high : float
-        The interval is nan where there is none.
-    decided : bool
-        Otherwise it is grey.
-    singles : tuple of float
-        Of every replicate.
-    hollow : bool
-        A number from a paper, not measured here; or of the other pass.
-    style : Look, optional
-        Colour and marker, where they are not the mechanism's.
-    printed : float
-        What a paper prints for it, a hollow marker beneath; nan for none.
+    `mechanism` decides colour and marker unless it has a `style`. The interval is nan where there
+    is none; what is not `decided` is grey. `singles` are those of every replicate. `hollow`: a
+    number from a paper, not measured here, or of the other pass. `printed`: what a paper prints for
+    it, a hollow marker beneath; nan for none.
     """
 
     label: str
@@ -89,14 +76,7 @@ def forest(
 
 @dataclass(frozen=True)
 class Panel:
-    """One of several forest plots that share their rows.
-
-    Attributes
-    ----------
-    title, xlabel : str
-    lines : mapping
-        Rows by the name that stands at the left.
-    """
+    """One of several forest plots that share their rows, by the names at the left."""
 
     title: str
     xlabel: str

@@ -29,20 +29,9 @@ class Link:
 class Frame:
     """What stands around a page.
 
-    Attributes
-    ----------
-    groups : mapping
-        Links of the navigation by their group; empty for a page that stands alone.
-    current : str
-        File of the entry that the page belongs to.
-    reader : str
-        For whom the page is.
-    others : sequence of Link
-        The same page of other devices or models.
-    file : str
-        Its own.
-    notebook : str
-        Path of the executed notebook that made it; empty without one.
+    Links of the navigation by group (none for a page that stands alone), the file of the entry that
+    it belongs to, for whom it is, the same page of other devices or models, its own file, and the
+    path of the executed notebook that made it.
     """
 
     groups: Mapping[str, Sequence[Link]] = field(default_factory=dict)

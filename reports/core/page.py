@@ -32,17 +32,7 @@ _NO_METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 
 @dataclass(frozen=True)
 class Shown:
-    """A piece of a page; Jupyter displays it.
-
-    Attributes
-    ----------
-    html : str
-        Escaped.
-    plain : str
-        For readers without HTML.
-    sentences : tuple of str
-        For the index.
-    """
+    """A piece of a page: escaped HTML, plain text for readers without, sentences for the index."""
 
     html: str
     plain: str = ""
@@ -107,10 +97,7 @@ def table(
 ) -> Shown:
     """A table of texts; a `Cell` has more to it.
 
-    Parameters
-    ----------
-    words : sequence of int
-        Columns that hold words: left-aligned, and wrapped (but the first); the others are numbers.
+    Columns of `words` are left-aligned and wrapped (but the first); the others are numbers.
     """
     lines = [[Cell.of(cell) for cell in row] for row in rows]
     texts: list[Sequence[str]] = [columns, *lines]
@@ -120,16 +107,9 @@ def table(
 
 @dataclass(frozen=True)
 class Output:
-    """Where a page's files go.
+    """Where a page's files go: a report's folder (None only shows), and how their names begin.
 
-    Attributes
-    ----------
-    folder : Path or None
-        The report's folder; None writes nothing, the notebook only shows.
-    page : str
-        Name of the page; its files begin with it.
-    footer : str
-        Stands under every figure: device, versions, commit.
+    The footer stands under every figure: device, versions, commit.
     """
 
     folder: Path | None
@@ -148,13 +128,7 @@ class Output:
         return self.folder / kind / f"{self.page}-{name}"
 
     def figure(self, name: str, figure: Figure | Callable[[], Figure], caption: str) -> Shown:
-        """Show a figure with one sentence; save it as SVG and PNG, and its data as CSV.
-
-        Parameters
-        ----------
-        figure : Figure or callable
-            Or what draws it, where a page is shown without figures too.
-        """
+        """Show a figure, or what draws it, with a sentence; save SVG, PNG and, of its data, CSV."""
         if not isinstance(figure, Figure):
             figure = figure()
         path = self._path("figures", name)
@@ -226,10 +200,7 @@ def machine(device: DeviceRecords | None, place: Output, *kinds: str) -> Shown:
 class SourcePage:
     """A page about all that was read; every method of a page shows one piece of it.
 
-    Attributes
-    ----------
-    kinds : tuple of str
-        A device without a record of one of these kinds is none.
+    A device without a record of one of its `kinds` is none.
     """
 
     kinds: tuple[str, ...] = SHOWN
@@ -257,16 +228,9 @@ class SourcePage:
 class DevicePage:
     """A page about one device's records; every method of a page shows one piece of it.
 
-    Attributes
-    ----------
-    kinds : tuple of str
-        Records that it is about: without a device it is of the newest that has any.
-    footed : tuple of str
-        Records whose device, commit and dates stand under the figures; `kinds` if empty.
-    none : str
-        What is said where there are none.
-    verb : str
-        How they were made.
+    It is about records of its `kinds`: without a device's key it is of the newest that has any, and
+    `none` is said where nobody has. Device, commit and dates of those that are `footed` (its kinds,
+    if that is empty) stand under the figures; `verb` is how they were made.
     """
 
     kinds: tuple[str, ...] = ()

@@ -38,8 +38,6 @@ class Board:
     ----------
     name : str
         Part of what CUDA calls it.
-    capability : int
-    multiprocessors : int
     hertz : float
         At which its matrix units have the rate of the data sheet.
     bytes_per_second : float
@@ -73,13 +71,9 @@ BOARDS = (
 class Prediction:
     """Seconds of a pass of the core, and what they are made of.
 
-    Attributes
-    ----------
-    parts : mapping
-        Seconds that each would take by itself, in all kernels: tensor, exponentials, instructions,
-        shared, cached, memory, launch.
-    flash2, flash3 : float
-        Seconds of the full dot-product attention of the same heads.
+    `parts`: what each would take by itself, in all kernels: tensor, exponentials, instructions,
+    shared, cached, memory, launch. `flash2`, `flash3`: of the full dot-product attention of the
+    same heads.
     """
 
     seconds: float
@@ -114,8 +108,6 @@ def predicted(
     ----------
     width : int
         Of a head, one that was counted.
-    tokens, batch, heads : int
-    phase : {"forward", "training"}
 
     Raises
     ------

@@ -69,21 +69,9 @@ COSTS = (
 
 
 class Accuracies(NamedTuple):
-    """A table of accuracies.
-
-    Attributes
-    ----------
-    paper, table : str
-        In `reports.claims.printed`.
-    place : str
-    columns : mapping
-        By task and metric.
-    rows : mapping
-        By mechanism.
-    digits : int
-        As many as it prints.
-    turned : bool
-        Whether tasks are the table's rows, and models its columns.
+    """A table of accuracies in `reports.claims.printed`: its columns by task and metric, its rows
+    by mechanism, as many digits as it prints, and whether tasks are its rows and models its
+    columns.
     """
 
     paper: str
@@ -189,18 +177,10 @@ def _table(paper: str, name: str) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class PrintedAccuracy:
-    """A printed mean and where it stands.
+    """A printed mean in the paper's unit, its deviation nan where none is printed.
 
-    Attributes
-    ----------
-    place : str
-    summary : Summary
-        In the paper's unit; the deviation is nan where none is printed.
-    digits : int
-        As many as the paper prints.
-    setup : mapping
-        How it was trained, as far as that is known: ``vectors`` (their components), ``width``,
-        ``steps``, ``examples``, ``choose``; None for what is not.
+    `setup` is how it was trained, as far as that is known: ``vectors`` (their components),
+    ``width``, ``steps``, ``examples``, ``choose``; None for what is not.
     """
 
     place: str
@@ -222,10 +202,8 @@ class PrintedCost:
 
     Attributes
     ----------
-    what, label : str
     printed, printed_low, printed_high : float
         With what rounding leaves open.
-    measured : Row
     """
 
     what: str

@@ -35,20 +35,11 @@ SHOWN = (
 
 @dataclass(frozen=True)
 class DeviceRecords:
-    """All records of one fingerprint.
+    """All records of one fingerprint, whose hash is its key.
 
-    Attributes
-    ----------
-    key : str
-        Hash of the fingerprint.
-    fingerprint : mapping
-    records : tuple of mapping
-    sessions : tuple of mapping
-        First lines of its sessions, oldest first.
-    has_twin : bool
-        Whether another device of the report differs only in what no title says: a driver, say.
-    folders : tuple of Path
-        Journals that were read, beside which predictions are kept.
+    Sessions are their first lines, oldest first. `has_twin`: another device of the report differs
+    only in what no title says, a driver, say. `folders`: journals beside which predictions are
+    kept.
     """
 
     key: str
@@ -136,19 +127,9 @@ def _days(records: Iterable[Mapping[str, Any]]) -> str:
 
 @dataclass(frozen=True)
 class Source:
-    """What a report is built from.
-
-    Attributes
-    ----------
-    folders : tuple of Path
-        Journals that were read.
-    published : bool
-        Whether these are the records published with attnbench.
-    says : str
-        One sentence for the reader.
-    devices : tuple of DeviceRecords
-        Newest first; of the published records, those of which there is most.
-    warnings : tuple of str
+    """What a report is built from: journals that were read, whether they are those published with
+    attnbench, a sentence on that for the reader, and their devices, the newest first (of the
+    published records those of which there is most).
     """
 
     folders: tuple[Path, ...]
@@ -277,7 +258,6 @@ def facts(fingerprint: Mapping[str, Any], sessions: Sequence[Mapping[str, Any]])
 
     Parameters
     ----------
-    fingerprint : mapping
     sessions : sequence of mapping
         Those in which the records that are shown were made.
     """

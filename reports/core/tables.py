@@ -36,18 +36,8 @@ _LATEX = {
 class Cell(str):
     """A text of a table, with what more its cell shows on a page.
 
-    Attributes
-    ----------
-    strong : bool
-        Bold, wherever it stands.
-    to : str
-        What a click on it opens.
-    hint : str
-        Shown where the pointer rests on it.
-    notes : tuple of str
-        Lines beneath.
-    links : tuple of (text, address)
-        Beneath those; without an address just words.
+    Bold wherever it stands, what a click on it opens, a hint where the pointer rests on it; beneath
+    it lines of notes, and links, without an address just words.
     """
 
     strong: bool = False

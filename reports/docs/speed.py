@@ -35,17 +35,8 @@ DETERMINISM = "cpu/determinism"
 class RatioTable:
     """A table of time ratios as ``speed.toml`` declares it.
 
-    Attributes
-    ----------
-    title, baseline : str
-    journals : sequence of str
-        Below the folder of published records.
-    names : sequence of str
-        What is compared with the baseline, in the order of the rows.
-    where : mapping
-        What all cases share.
-    columns : str
-        What varies from column to column.
+    Journals below the folder of published records, names that are compared with the baseline in the
+    order of the rows, what all cases share, and what varies from column to column.
     """
 
     title: str

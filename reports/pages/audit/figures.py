@@ -36,18 +36,7 @@ TICKS = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8, 16, 32, 64)
 
 @dataclass(frozen=True)
 class Span:
-    """A row: an interval with its middle, and what stands behind it.
-
-    Attributes
-    ----------
-    name, label : str
-        At the left, and of the figure's data.
-    low, middle, high : float
-    ink : str
-    said : tuple of str
-    words : str
-        Their colour.
-    """
+    """A row: an interval with its middle, its name (of the data: label), what is said behind."""
 
     name: str
     label: str

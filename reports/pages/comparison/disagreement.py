@@ -128,15 +128,8 @@ def _confusion(place: Output, name: str, arms: Sequence[Arm], classes: Sequence[
 
 @dataclass(frozen=True)
 class Bins:
-    """Confidence and accuracy of a model by bins of confidence.
-
-    Attributes
-    ----------
-    confidence, accuracy : ndarray, shape [BINS]
-        Means; nan of an empty bin.
-    counts : ndarray, shape [BINS]
-    error : float
-        Expected calibration error.
+    """Mean confidence and accuracy of a model, both of shape [BINS], nan of an empty bin; and the
+    expected calibration error.
     """
 
     confidence: np.ndarray
@@ -222,7 +215,6 @@ class Disputed:
     ----------
     item : int
         Its place in the corpus' table.
-    truth : float
     first, second : tuple of float
         What was said, by pair of runs.
     """

@@ -31,14 +31,9 @@ COSTS = ("model", AVERAGE, "a batch", "over the baseline's", "shortest", "longes
 
 @dataclass(frozen=True)
 class FamilyArm:
-    """One model on all tasks of a family.
+    """One model on all tasks of a family, of the seeds with which it finished all of them.
 
-    Attributes
-    ----------
-    whole : ModelRuns
-        Of the seeds with which it finished all of them.
-    unseen : tuple of float
-        By seed the average without test examples that stand in a training file.
+    `unseen`: by seed the average without test examples that stand in a training file.
     """
 
     whole: ModelRuns

@@ -180,17 +180,8 @@ INKS = (BLUE, VERMILION, GREEN, BLACK)
 
 @dataclass(frozen=True)
 class Curve:
-    """Power for one true difference.
-
-    Attributes
-    ----------
-    effect : float
-        As the metric is, not scaled.
-    name : str
-    powers : tuple of float
-        At `COUNTS` pairs.
-    needed : int
-        Fewest pairs with 80 % power.
+    """Power for one true difference (as the metric is, not scaled) at `COUNTS` pairs; `needed` are
+    the fewest with 80 % power.
     """
 
     effect: float

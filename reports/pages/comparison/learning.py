@@ -22,15 +22,9 @@ from reports.pages.comparison.figures import axis_text
 
 @dataclass(frozen=True)
 class DevCurves:
-    """Dev metric by epoch of a model's finished runs, in the metric's unit.
+    """Dev metric of a model's finished runs by epoch, in the metric's unit.
 
-    Attributes
-    ----------
-    model : str
-    runs : tuple of mapping
-        By epoch, of each run.
-    chosen : tuple of (epoch, value)
-        Of each run the epoch that counts.
+    `chosen`: of each run the epoch that counts, and its value.
     """
 
     model: str

@@ -83,12 +83,7 @@ def _counts(arm: Arm) -> list[int]:
 
 @dataclass(frozen=True)
 class SpanCounts:
-    """How often something was found, over all runs of a model.
-
-    Attributes
-    ----------
-    right, said, true : int
-    """
+    """How often something was found, over all runs of a model."""
 
     right: int
     said: int
@@ -186,15 +181,9 @@ def _confusion(place: Output, name: str, arms: Sequence[Arm], names: Sequence[st
 
 @dataclass(frozen=True, eq=False)
 class Apart:
-    """One test sentence, as both models see it.
+    """One test sentence, by its place in the corpus' table, as both models see it.
 
-    Attributes
-    ----------
-    item : int
-        Its place in the corpus' table.
-    truth : ndarray, shape [n]
-    first, second : ndarray, shape [runs, n]
-        What was said, by pair of runs.
+    Truth of shape [n]; what was said of shape [runs, n], by pair of runs.
     """
 
     item: int

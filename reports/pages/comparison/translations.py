@@ -98,16 +98,10 @@ def _scores(place: Output, name: str, some: Sequence[Comparison], arms: Sequence
 
 @dataclass(frozen=True)
 class Version:
-    """One test sentence as both models translate it.
+    """One test sentence, by its place in the corpus' table, as both models translate it.
 
-    Attributes
-    ----------
-    item : int
-        Its place in the corpus' table.
-    ahead : float
-        Mean over seeds of its chrF by the first model less that by the second.
-    first, second : str
-        What was written by the pair of runs that are furthest apart in that direction.
+    `ahead`: mean over seeds of its chrF by the first model less that by the second; `first` and
+    `second`: what the pair of runs wrote that is furthest apart in that direction.
     """
 
     item: int

@@ -30,15 +30,7 @@ HOW = {"dev": "dev", "best-on-test": "the test set"}
 
 @dataclass(frozen=True)
 class Beside:
-    """A model by one recipe, and what a paper prints for it.
-
-    Attributes
-    ----------
-    of : TaskRuns
-        What was trained on its task by that recipe.
-    model : ModelRuns
-    printed : PrintedAccuracy
-    """
+    """A model by one recipe, what was trained on its task by that, and what a paper prints."""
 
     of: TaskRuns
     model: ModelRuns

@@ -49,17 +49,8 @@ NONE = (
 class Trial:
     """One run: a mechanism by a recipe.
 
-    Attributes
-    ----------
-    mechanism : str
-    settings : mapping
-        The recipe as it stands in the record.
-    seed : int
-    dev : float
-        Metric of the dev split at the epoch that the dev split chose; nan for a run that failed.
-    status, at : str
-    recipe : str
-        What it changes of the common one that it was tried against, ``rate=0.002``.
+    `dev` is the metric of the dev split at the epoch that the dev split chose, nan for a run that
+    failed; `recipe` what the settings change of the common one that it was tried against.
     """
 
     mechanism: str
@@ -73,15 +64,9 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tried:
-    """The recipes that were tried on one task.
+    """The recipes that were tried on one task: the newest trial of each mechanism, recipe and seed.
 
-    Attributes
-    ----------
-    task : Task
-    trials : tuple of Trial
-        The newest of each mechanism, recipe and seed.
-    base : Recipe
-        The common one that they were tried against, today's or a former one.
+    `base` is the common one that they were tried against, today's or a former one.
     """
 
     task: Task
@@ -138,16 +123,8 @@ class Tried:
 class Judged:
     """A recipe against the common one, paired by mechanism.
 
-    Attributes
-    ----------
-    recipe : str
-    singles : mapping
-        Differences by mechanism, means over the seeds that both have.
-    difference : MeanDifference
-    adjusted_p : float
-        By Holm over the recipes of the task.
-    verdict : str
-        ``better``, ``worse``, ``undecided``; with under five mechanisms ``descriptive only``.
+    `singles`: differences by mechanism, means over the seeds that both have; `adjusted_p` by Holm
+    over the recipes of the task; with under five mechanisms the verdict is ``descriptive only``.
     """
 
     recipe: str

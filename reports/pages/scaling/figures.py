@@ -39,12 +39,7 @@ REACH = 2.0
 
 
 def curve(what: str, sweep: LengthSweep, phase: str, baseline: str, where: str) -> Figure:
-    """A cost of one call against length, or over the baseline's.
-
-    Parameters
-    ----------
-    what : {"time", "memory", "ratio", "memory-ratio"}
-    """
+    """Cost against length, or over the baseline's: "time", "memory", "ratio" or "memory-ratio"."""
     figure, axes = panel()
     lines = sweep.lines(phase)
     cost, over = "Peak memory" if what.startswith("memory") else "Time", ""

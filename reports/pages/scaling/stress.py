@@ -24,14 +24,9 @@ FLOOR = 1e-17
 
 @dataclass(frozen=True)
 class Stress:
-    """One implementation in one dtype, one thing magnified.
+    """One implementation in one dtype, with ``inputs`` or ``scores`` magnified.
 
-    Attributes
-    ----------
-    name, dtype, kind : str
-        ``kind`` is ``inputs`` or ``scores``.
-    points : tuple of mapping
-        ``scale``, ``error`` and ``budget`` (None: not finite), ``ok``; sorted by scale.
+    Points, sorted by scale: ``scale``, ``error`` and ``budget`` (None: not finite), ``ok``.
     """
 
     name: str

@@ -72,12 +72,7 @@ def _lengths(fit: Slope | None) -> str:
 
 
 def slopes(rows: Sequence[tuple[str, str, Fit]]) -> tuple[pd.DataFrame, list[list[str]]]:
-    """All slopes as numbers and as texts.
-
-    Parameters
-    ----------
-    rows : sequence of (cost, pass, fit)
-    """
+    """All slopes as numbers and as texts."""
     flat = [
         {
             "cost": cost,
@@ -103,12 +98,7 @@ def slopes(rows: Sequence[tuple[str, str, Fit]]) -> tuple[pd.DataFrame, list[lis
 def growth(
     grown: Sequence[Grown], what: str, baseline: str
 ) -> tuple[pd.DataFrame, list[str], list[list[str]]]:
-    """All of one kind of growth, as numbers and as texts with their headings.
-
-    Parameters
-    ----------
-    what : {"threads", "batch"}
-    """
+    """Growth with "threads" or the "batch", as numbers and as texts with their headings."""
     batches = what == "batch"
     flat = [
         {

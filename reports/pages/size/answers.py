@@ -30,20 +30,10 @@ NOT_TRAINED = (
 
 @dataclass(frozen=True)
 class Answer:
-    """One row of the first page.
+    """One row of the first page: the row of each pass, and texts.
 
-    Attributes
-    ----------
-    label : str
-        ``mtsa.algorithm1 8h``.
-    mechanism : str
-    rows : mapping
-        The row of each pass.
-    memory : Interval or None
-        Peak memory of a training step (of a forward pass, if only that was measured), over the
-        baseline's.
-    accuracy, crossover, frontier : str
-        As texts.
+    Peak memory is that of a training step (of a forward pass, if only that was measured), over the
+    baseline's.
     """
 
     label: str
@@ -106,7 +96,6 @@ class Found:
 
     Attributes
     ----------
-    measured : Costs
     size : Size
         What was asked.
     problem : Problem or None

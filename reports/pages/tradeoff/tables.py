@@ -18,19 +18,10 @@ Standing = Literal["on the front", "behind", "open"]
 class TrainingCosts:
     """What one model costs on one task, with 95 % t-intervals over seeds or folds.
 
-    Attributes
-    ----------
-    model : ModelRuns
-    metric : MeanInterval
-        In the metric's unit.
-    seconds : MeanInterval
-        Of training, an epoch: the median epoch of each run.
-    peak_bytes : MeanInterval
-        Of a training run, beyond data, libraries and weights; nan where it can't be measured.
-    parameters : int
-        Without word vectors.
-    workers : tuple of int
-        Runs at a time, in those that are shown: they slow each other.
+    `metric` is in its unit; `seconds` of training an epoch: the median epoch of each run;
+    `peak_bytes` beyond data, libraries and weights, nan where it can't be measured; `parameters`
+    without word vectors; `workers` are runs at a time, in those that are shown: they slow each
+    other.
     """
 
     model: ModelRuns
