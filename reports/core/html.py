@@ -11,8 +11,6 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from reports.core.style import dark_rules
-
 TEMPLATES = Path(__file__).resolve().parents[1] / "templates"
 GENERATOR = "attnbench report"
 
@@ -71,7 +69,7 @@ def fill(template: str, title: str, frame: Frame | None = None, **values: Any) -
             frame=frame or Frame(),
             generator=GENERATOR,
             # Our own files, no text of anyone's.
-            style=Markup((TEMPLATES / "report.css").read_text("utf-8") + dark_rules()),
+            style=Markup((TEMPLATES / "report.css").read_text("utf-8")),
             script=Markup((TEMPLATES / "tables.js").read_text("utf-8")),
             **values,
         )

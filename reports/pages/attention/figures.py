@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import seaborn
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from harness.attention.geometry import allowed
@@ -21,10 +20,6 @@ from reports.core.style import look
 COLUMNS = 4
 MOST_NAMED = 4
 """Panels in a caption."""
-CELL_PAPER = "#fefefe"
-"""Light on a dark page too: the weights are drawn dark on it."""
-WEIGHTS = LinearSegmentedColormap.from_list("weights", [CELL_PAPER, "#0b0a12"])
-"""From none to the largest; a trace of blue: a dark page turns what is grey, white or black."""
 CELL = 0.17
 """Inches of a token in a heat map."""
 
@@ -78,11 +73,11 @@ def heat_maps(sentence: Mapping[str, Any], model: str) -> Figure:
     for number, (axes, (name, weights, mask)) in enumerate(zip(grid.flat, panels, strict=False)):
         inside = allowed(mask, n)
         # Forbidden cells are not drawn: what shows there is the hatched ground.
-        axes.patch.set(facecolor=CELL_PAPER, edgecolor="0.85", hatch="////", linewidth=0)
+        axes.patch.set(facecolor="white", edgecolor="0.85", hatch="////", linewidth=0)
         seaborn.heatmap(
             weights,
             mask=~inside,
-            cmap=WEIGHTS,
+            cmap="binary",
             vmin=0,
             vmax=darkest,
             cbar=False,
@@ -98,7 +93,7 @@ def heat_maps(sentence: Mapping[str, Any], model: str) -> Figure:
         for spine in axes.spines.values():
             spine.set(visible=True, color="0.8")
     grid[0][0].set_ylabel("query", fontsize=8)
-    scale = f"white: 0, black: {darkest:.2f}, in all panels; columns: keys"
+    scale = f"no ink: 0, most ink: {darkest:.2f}, in all panels; columns: keys"
     headed(figure, f"{model}: token2token weights", scale, left=0.01, gap=0.2 / height)
     return figure
 

@@ -17,8 +17,6 @@ from reports.core.trained import ModelRuns
 from reports.pages.corpora.scales import heads_by_scale
 
 MOST_HEADS = 8
-CELL_INK = "#1a1a1a"
-"""On a cell, which is light on a dark page too."""
 Points = list[tuple[curves.Point, list[float]]]
 """Means with their intervals over a setting, and the values behind each."""
 
@@ -108,7 +106,7 @@ def heads(alphas: Sequence[float]) -> Figure:
         )
         for y, row in enumerate(layers):
             for x, count in enumerate(row):
-                note(axes, str(count), (x, y), ink=CELL_INK, size=9, align="center center")
+                note(axes, str(count), (x, y), ink="black", size=9, align="center center")
         axes.set_xticks(range(len(names)), names, fontsize=7.5)
         axes.set_yticks(
             range(len(layers)), [f"layer {n + 1}" for n in range(len(layers))], fontsize=7.5
