@@ -15,7 +15,6 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 from matplotlib.patches import Rectangle
-from matplotlib.text import Annotation, Text
 
 from harness.registry import builtins
 from harness.stats import ties
@@ -39,7 +38,6 @@ from reports.core.tables import Best, latex, markdown
 from reports.core.words import file_name
 from reports.pages.bench import cost
 from reports.pages.scaling import figures as scaling_figures
-from reports.pages.tradeoff.figures import Box, label_points, span
 from suites.support import browser
 from suites.support.report_records import BASE
 
@@ -194,32 +192,6 @@ def test_names_from_records_stay_in_their_folder(text: str) -> None:
     assert (name == "trec") == (text == "trec")
     texts = ["a/b", "a-b", "a b", "A-B", "a_b"]
     assert len({file_name(t) for t in texts}) == len(texts)
-
-
-def test_names_of_points_cover_neither_each_other_nor_a_marker() -> None:
-    figure = Figure(figsize=(5, 4))
-    axes = figure.subplots()
-    near = [(1 + 0.02 * i, 1 + 0.015 * (i % 3)) for i in range(6)]
-    axes.plot(*zip(*near, strict=True), "o")
-    axes.set_xlim(0, 2)
-    axes.set_ylim(0, 2)
-    bar = span(axes, (0.5, 1.8), (1.05, 1.05))
-    names = [f"mechanism_{i}.fused" for i in range(6)]
-    label_points(
-        axes, [(x, y, name, "#000000") for (x, y), name in zip(near, names, strict=True)], [bar]
-    )
-    figure.draw_without_rendering()
-    scale = 72 / figure.dpi
-    found = {t.get_text(): Text.get_window_extent(t).extents for t in axes.texts}
-    assert list(found) == names
-    boxes = [Box(*(scale * float(end) for end in extents)) for extents in found.values()]
-    markers = [span(axes, (x, x), (y, y), 3) for x, y in near]
-    for i, box in enumerate(boxes):
-        others = [*boxes[:i], *boxes[i + 1 :], *markers]
-        assert max(box.shared(other) for other in others) < 0.05 * box.area, names[i]
-    # A name that had to stand further away has a line to its marker.
-    lines = [isinstance(t, Annotation) and t.arrow_patch is not None for t in axes.texts]
-    assert set(lines) == {True, False}
 
 
 def test_labels_are_moved_apart_as_little_as_possible() -> None:
