@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from reports.core.html import Link
 from reports.core.source import DeviceRecords, Source
 from reports.core.words import file_name
+from reports.pages import tradeoff, trust
 from reports.pages.attention import page as attention
 from reports.pages.comparison import page as comparison
 from reports.pages.corpora import page as corpora
 from reports.pages.scaling import page as scaling
-from reports.pages.tradeoff import page as tradeoff
-from reports.pages.trust import page as trust
 
 
 @dataclass(frozen=True)

@@ -96,9 +96,9 @@ class ImpliedInterval:
 
     setup: str
     reading: str
-    difference: float
-    low: float
-    high: float
+    difference_bleu: float
+    low_bleu: float
+    high_bleu: float
     p: float
     runs: int
     paired: bool
@@ -124,25 +124,25 @@ def implied(table: Mapping[str, Any]) -> list[ImpliedInterval]:
 
 @dataclass(frozen=True)
 class FoldDeviation:
-    """A printed deviation over folds beside the one that counting alone gives; both in points.
+    """A printed deviation over folds beside the one that counting alone gives.
 
-    Expected is sqrt(a (1 - a) / examples per fold), `p` the probability of a deviation at most as
-    large as printed (plus rounding) if folds differ by counting alone, from chi squared;
-    `adjusted_p` is Holm's, over all of the table.
+    Counting gives sqrt(a (1 - a) / examples per fold); `p` is the probability of a deviation at
+    most as large as printed (plus rounding) if folds differ by counting alone, from chi squared,
+    `p_holm` over all of the table.
     """
 
     data: str
     model: str
-    accuracy: float
-    printed: float
-    expected: float
+    accuracy_percent: float
+    printed_points: float
+    counting_points: float
     p: float
-    adjusted_p: float
+    p_holm: float
 
     @property
     def implausible(self) -> bool:
         """Whether it is too small to be chance."""
-        return self.adjusted_p < ALPHA
+        return self.p_holm < ALPHA
 
 
 def fold_deviations(table: Mapping[str, Any]) -> list[FoldDeviation]:

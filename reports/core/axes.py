@@ -32,6 +32,34 @@ def panel(
     return figure, axes
 
 
+def panels(
+    count: int,
+    across: int,
+    each: tuple[float, float],
+    edges: tuple[float, float, float, float],
+    gaps: tuple[float, float] = (0.2, 0.0),
+    **share: Any,
+) -> tuple[Figure, Any]:
+    """Rows of panels of one size; inches of each, at the left, right, below, above, and between."""
+    columns, rows = min(across, count), math.ceil(count / across)
+    left, right, bottom, top = edges
+    width = left + right + columns * each[0] + (columns - 1) * gaps[0]
+    height = bottom + top + rows * each[1] + (rows - 1) * gaps[1]
+    figure = Figure(figsize=(width, height))
+    drawn = figure.subplots(rows, columns, squeeze=False, **share)
+    figure.subplots_adjust(
+        left=left / width,
+        right=1 - right / width,
+        bottom=bottom / height,
+        top=1 - top / height,
+        wspace=gaps[0] / each[0],
+        hspace=gaps[1] / each[1],
+    )
+    for axes in drawn.flat[count:]:
+        axes.set_axis_off()
+    return figure, drawn
+
+
 def row_panel(
     count: int,
     left: float = 0.36,

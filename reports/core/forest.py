@@ -14,6 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from harness.stats import MeanDifference
 from reports.core.axes import name_rows, row_panel, titled
+from reports.core.axes import panels as grid_of
 from reports.core.figure_data import INTERVAL
 from reports.core.style import NOT_SHOWN, Look, look
 
@@ -50,6 +51,12 @@ class Line:
         singles = tuple(scale * one for one in d.differences)
         ends = (scale * d.difference, scale * d.low, scale * d.high)
         return cls(label, mechanism, *ends, **{"singles": singles, **more})
+
+    @property
+    def drawn(self) -> Look:
+        """Its marker and colour, grey where nothing is decided."""
+        style = self.style or look(self.mechanism)
+        return style if self.decided else Look(NOT_SHOWN, style.marker)
 
 
 def forest(
@@ -90,24 +97,11 @@ COLUMNS = 3
 def forests(panels: Sequence[Panel], under: str, centre: float | None = 0.0) -> Figure:
     """Panels with the same rows, named once at the left; `under` stands below the first title."""
     names = sorted({name for panel in panels for name in panel.lines})
-    across = min(COLUMNS, len(panels))
-    down = math.ceil(len(panels) / across)
-    each = 1.35 + 0.24 * len(names)
-    figure = Figure(figsize=(1.5 + 2.4 * across, each * down))
-    grid = figure.subplots(down, across, squeeze=False)
-    figure.subplots_adjust(
-        left=1.5 / (1.5 + 2.4 * across),
-        right=0.985,
-        bottom=0.5 / (each * down),
-        top=1 - 0.62 / (each * down),
-        hspace=1.2 / (each - 1.12),
-        wspace=0.1,
-    )
-    for axes in grid.flat[len(panels) :]:
-        axes.set_axis_off()
+    each, edges, gaps = (2.2, 0.23 + 0.24 * len(names)), (1.5, 0.1, 0.5, 0.62), (0.2, 1.12)
+    figure, grid = grid_of(len(panels), COLUMNS, each, edges, gaps)
     for number, (axes, panel) in enumerate(zip(grid.flat, panels, strict=False)):
         draw_rows(axes, {y: panel.lines[n] for y, n in enumerate(names) if n in panel.lines})
-        dress(axes, names if number % across == 0 else [""] * len(names), panel.xlabel, centre)
+        dress(axes, names if number % COLUMNS == 0 else [""] * len(names), panel.xlabel, centre)
         titled(axes, panel.title, under if number == 0 else "")
     return figure
 
@@ -115,8 +109,7 @@ def forests(panels: Sequence[Panel], under: str, centre: float | None = 0.0) -> 
 def draw_rows(axes: Axes, lines: Mapping[float, Line]) -> None:
     """Each row at its height: a strip of replicates, the interval, the mean."""
     for y, line in lines.items():
-        style = line.style or look(line.mechanism)
-        ink = style.colour if line.decided else NOT_SHOWN
+        ink, marker = line.drawn.colour, line.drawn.marker
         if 1 < len(line.singles) <= MOST_SINGLES:
             seaborn.stripplot(
                 x=list(line.singles),
@@ -148,7 +141,7 @@ def draw_rows(axes: Axes, lines: Mapping[float, Line]) -> None:
         axes.plot(
             [line.value],
             [y],
-            style.marker,
+            marker,
             color=ink,
             markersize=6.5,
             label=line.label,
@@ -158,8 +151,8 @@ def draw_rows(axes: Axes, lines: Mapping[float, Line]) -> None:
             axes.plot(
                 [line.printed],
                 [y + BENEATH],
-                style.marker,
-                color=style.colour,
+                marker,
+                color=(line.style or look(line.mechanism)).colour,
                 markersize=5,
                 markerfacecolor="white",
                 label=f"{line.label}: printed",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from harness.errors import UsageError
 from harness.experiments.conclusion import Conclusion, conclusions
@@ -15,6 +15,7 @@ from harness.records import journal, schema
 from harness.records import published as packs
 from harness.records.predictions import Predictions, read
 
+T = TypeVar("T")
 PUBLISHED = Path(__file__).resolve().parents[1] / "published"
 MOST_COMMITS = 4
 """Named under a figure."""
@@ -152,16 +153,26 @@ class Source:
             If no device has that key.
         """
         if key:
-            for device in self.devices:
-                if device.key == key:
-                    return device
-            known = ", ".join(f"{d.key} ({d.title})" for d in self.devices) or "none"
-            raise UsageError(f"given device {key!r}; the records have {known}")
+            return by_key("device", key, {d.key: d for d in self.devices}, lambda d: d.title)
         having = [d for d in self.devices if d.has(*kinds)]
         holding = [
             d for d in having if any(r["kind"] in kinds and r["key"] == record for r in d.records)
         ]
         return next(iter(holding or having), None)
+
+
+def by_key(what: str, key: str, known: Mapping[str, T], title: Callable[[T], str]) -> T:
+    """That of the key.
+
+    Raises
+    ------
+    UsageError
+        If there is none.
+    """
+    if key in known:
+        return known[key]
+    said = ", ".join(f"{one} ({title(it)})" for one, it in known.items()) or "none"
+    raise UsageError(f"given {what} {key!r}; the records have {said}")
 
 
 def _devices(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from harness.records.ratios import time_frame
 from reports.core.predicted import BOARDS, Board, Phase, board_of, predicted, widths
 from reports.core.source import DeviceRecords
-from reports.core.tables import markdown
+from reports.core.tables import markdown, under
 
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
 SHOWN = (512, 4096, 16384, 65536)
@@ -69,7 +69,7 @@ def table(devices: Iterable[DeviceRecords]) -> str:
                         for n, one in found.items()
                     ]
                     rows.append([f"{head[0]}, measured", head[1], *beside, ""])
-    return markdown(columns, rows, (0, 1, 2 + len(SHOWN)))
+    return markdown(under(columns, rows), (0, 1, 2 + len(SHOWN)))
 
 
 def sentence() -> str:

@@ -17,14 +17,14 @@ from reports.core.costs import Costs
 from reports.core.frontiers import reaches
 from reports.core.page import footed
 from reports.core.source import DeviceRecords, Source, find
-from reports.core.tables import markdown
+from reports.core.tables import markdown, under
 from reports.core.words import bytes_text
 from reports.pages.scaling.figures import curve
 from reports.pages.scaling.growth import grown
 from reports.pages.scaling.tables import growth
 from reports.pages.size.answers import Answer, Found, found_at
 from reports.pages.size.figures import glance
-from reports.pages.trust.page import BITS, bits_rows, bits_sentence
+from reports.pages.trust import bits_rows, bits_sentence
 
 FILE = Path(__file__).with_name("speed.toml")
 GROWTH = "cpu/growth"
@@ -81,7 +81,9 @@ class RatioTable:
                         rows.append([f"{name}, {dtype}, {phase}", *cells])
             heads = [f"N = {at:,}" if self.columns == "length" else str(at) for at in across]
             if rows:
-                pieces.append(f"{title}:\n\n{markdown([f'over {self.baseline}', *heads], rows)}")
+                pieces.append(
+                    f"{title}:\n\n{markdown(under([f'over {self.baseline}', *heads], rows))}"
+                )
         return "\n".join(pieces)
 
     def _cell(self, times: pd.DataFrame, name: str, verified: frozenset[str]) -> str:
@@ -128,7 +130,7 @@ def answers_table(found: Found) -> str:
         "faster in training",
         "longest sequence",
     ]
-    return markdown(columns, [a.cells for a in found.answers], (0, 3, 4, 5))
+    return markdown(under(columns, [a.cells for a in found.answers]), (0, 3, 4, 5))
 
 
 def small_table(found: Found) -> str:
@@ -143,7 +145,7 @@ def small_table(found: Found) -> str:
             best[one.mechanism] = one
     base = found.measured.baseline
     columns = [f"over {base}", "training step", "forward pass", "memory, training"]
-    return markdown(columns, [a.cells[:4] for a in best.values()], range(len(columns)))
+    return markdown(under(columns, [a.cells[:4] for a in best.values()]), range(len(columns)))
 
 
 def growth_tables(published: Path) -> list[tuple[str, str]]:
@@ -153,8 +155,8 @@ def growth_tables(published: Path) -> list[tuple[str, str]]:
         measured = Costs(device)
         for what, title in (("threads", "more threads"), ("batch", "larger batches")):
             found = grown(measured.rows, measured.times, what)
-            _, columns, rows = growth(found, what, measured.baseline)
-            pieces.append((f"With {title}", f"{device.title}:\n\n{markdown(columns, rows)}"))
+            _, rows = growth(found, what, measured.baseline)
+            pieces.append((f"With {title}", f"{device.title}:\n\n{markdown(rows)}"))
     return pieces
 
 
@@ -162,7 +164,7 @@ def same_bits(published: Path) -> list[tuple[str, str, str]]:
     """Device, sentence and table of what gives the same bits again."""
     source = find(str(published / DETERMINISM), published, ("determinism",))
     return [
-        (device.title, bits_sentence(device.records), markdown(BITS, rows, range(len(BITS))))
+        (device.title, bits_sentence(device.records), markdown(rows, range(len(rows[0]))))
         for device in source.devices
         if (rows := bits_rows(device.records))
     ]
@@ -171,15 +173,15 @@ def same_bits(published: Path) -> list[tuple[str, str, str]]:
 def frontier_table(device: DeviceRecords) -> str:
     """The longest sequence that fits, of every implementation; empty without any."""
     rows = [
-        [
-            r.label,
-            f"{r.phase}, batch {r.batch}, {r.dtype}",
-            bytes_text(r.memory_limit_bytes),
-            r.span,
-        ]
+        {
+            "": r.label,
+            "pass": f"{r.phase}, batch {r.batch}, {r.dtype}",
+            "memory": bytes_text(r.memory_limit_bytes),
+            "longest sequence": r.span,
+        }
         for r in reaches(device.records)
     ]
-    return markdown(["", "pass", "memory", "longest sequence"], rows, range(4)) if rows else ""
+    return markdown(rows, range(4)) if rows else ""
 
 
 def figures(timed: Sequence[Found]) -> dict[str, tuple[Figure, str]]:

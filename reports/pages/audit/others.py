@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
-import pandas as pd
-
 from reports.claims import ANSWERS, Verdict, ledger
 from reports.core.page import Output, Shown, heading, says, together
 from reports.pages.audit import figures
@@ -104,23 +102,22 @@ class Others:
         )
 
     def _table(self, name: str, found: Sequence[Verdict]) -> Shown:
-        rows = [[v.claim.statement, v.measured, v.verdict, v.reason] for v in found]
-        frame = pd.DataFrame(
+        rows = [
             {
-                "claim": v.id,
-                "statement": v.claim.statement,
-                "place": v.claim.place,
-                "value": v.value,
-                "low": v.low,
-                "high": v.high,
+                "claim": v.claim.statement,
+                "value": v.measured,
                 "verdict": v.verdict,
-                "reason": v.reason,
-                "arithmetic": "; ".join(v.steps),
+                "why": v.reason,
             }
             for v in found
+        ]
+        kept = ("statement", "place", "value", "low", "high", "verdict", "reason")
+        numbers = (
+            {"claim": v.id, **{name: v.as_json()[name] for name in kept}}
+            | {"arithmetic": "; ".join(v.steps)}
+            for v in found
         )
-        columns = ["claim", "value", "verdict", "why"]
-        return self.place.table(name, frame, columns, rows, (0, 2, 3))
+        return self.place.table(name, numbers, rows, (0, 2, 3))
 
 
 def _counted(found: Sequence[Verdict]) -> str:

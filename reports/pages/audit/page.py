@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
-import pandas as pd
-
 from harness.stats import ALPHA
 from reports.claims.printed import load
 from reports.claims.reanalysis import (
@@ -22,6 +20,7 @@ from reports.claims.reanalysis import (
 )
 from reports.core.page import Output, Shown, heading, remark, says, together
 from reports.core.parameters import opens
+from reports.core.tables import under
 from reports.pages.audit import figures
 from reports.pages.audit.figures import p_text
 from reports.pages.audit.others import Others
@@ -68,9 +67,9 @@ class Audit:
 
     def printed(self) -> Shown:
         """Table 5 as printed."""
-        columns = ["model", *self.accuracy["columns"]]
-        rows = [[row["name"], *row["cells"]] for row in self.accuracy["rows"]]
-        return self.place.table("table5", pd.DataFrame(rows, columns=columns), columns, rows)
+        lines = [[row["name"], *row["cells"]] for row in self.accuracy["rows"]]
+        rows = under(["model", *self.accuracy["columns"]], lines)
+        return self.place.table("table5", rows, rows)
 
     def assumptions(self) -> Shown:
         """What the printed numbers are taken to be."""
@@ -142,22 +141,23 @@ class Audit:
 
     def contrasts(self) -> Shown:
         """Both families in numbers."""
-        columns = ["", "difference [95 %]", "p", "p (Holm)", "p that rounding allows"]
         families = [
             *(("runner-up", c) for c in self.against_best),
             *(("multi-head", c) for c in self.against_baseline),
         ]
-        shown = [
-            [
-                f"{c.data}: MTSA − {c.other}",
-                f"{c.test.difference:+.1f} [{c.test.low:+.2f}, {c.test.high:+.2f}]",
-                p_text(c.test.p),
-                p_text(c.adjusted_p),
-                f"{p_text(c.lowest_p)} to {p_text(c.highest_p)}",
-            ]
+        rows = [
+            {
+                "": f"{c.data}: MTSA − {c.other}",
+                "difference [95 %]": (
+                    f"{c.test.difference:+.1f} [{c.test.low:+.2f}, {c.test.high:+.2f}]"
+                ),
+                "p": p_text(c.test.p),
+                "p (Holm)": p_text(c.adjusted_p),
+                "p that rounding allows": f"{p_text(c.lowest_p)} to {p_text(c.highest_p)}",
+            }
             for _, c in families
         ]
-        frame = pd.DataFrame(
+        numbers = (
             {
                 "family": family,
                 "data": c.data,
@@ -175,15 +175,15 @@ class Audit:
             }
             for family, c in families
         )
-        return self.place.table("contrasts", frame, columns, shown)
+        return self.place.table("contrasts", numbers, rows)
 
     def deviations(self) -> Shown:
         """Whether the printed deviations can be ones over folds."""
         found = fold_deviations(self.accuracy)
         bad = [f for f in found if f.implausible]
         parts = [
-            f"the {f.printed:.1f} of {f.model} on {f.data} (counting gives {f.expected:.1f}, "
-            f"p = {p_text(f.adjusted_p)} after Holm's correction)"
+            f"the {f.printed_points:.1f} of {f.model} on {f.data} (counting gives "
+            f"{f.counting_points:.1f}, p = {p_text(f.p_holm)} after Holm's correction)"
             for f in bad
         ]
         small = "none is too small for that."
@@ -196,42 +196,29 @@ class Audit:
             )
             caption = (
                 f"All but {len(bad)} of {len(found)} printed deviations over folds can be chance; "
-                f"{f.model} on {f.data} is {f.expected / f.printed:.0f} times smaller than "
-                "counting alone gives."
+                f"{f.model} on {f.data} is {f.counting_points / f.printed_points:.0f} times "
+                "smaller than counting alone gives."
             )
         sentence = (
             "Ten disjoint folds of a corpus differ at least by the chance of counting right "
             "answers: sqrt(a (1 − a) / examples in a fold). "
             f"Of {len(found)} printed deviations over folds, {small}"
         )
-        columns = ["", "accuracy (%)", "printed deviation", "from counting alone", "p", "p (Holm)"]
         rows = [
-            [
-                f"{f.data}: {f.model}",
-                f"{f.accuracy:.1f}",
-                f"{f.printed:.1f}",
-                f"{f.expected:.2f}",
-                p_text(f.p),
-                p_text(f.adjusted_p),
-            ]
-            for f in found
-        ]
-        frame = pd.DataFrame(
             {
-                "data": f.data,
-                "model": f.model,
-                "accuracy_percent": f.accuracy,
-                "printed_deviation_points": f.printed,
-                "counting_deviation_points": f.expected,
-                "p": f.p,
-                "p_holm": f.adjusted_p,
+                "": f"{f.data}: {f.model}",
+                "accuracy (%)": f"{f.accuracy_percent:.1f}",
+                "printed deviation": f"{f.printed_points:.1f}",
+                "from counting alone": f"{f.counting_points:.2f}",
+                "p": p_text(f.p),
+                "p (Holm)": p_text(f.p_holm),
             }
             for f in found
-        )
+        ]
         return together(
             says([sentence]),
             self.place.figure("deviations", figures.deviations(found), caption),
-            self.place.table("deviations", frame, columns, rows),
+            self.place.table("deviations", found, rows),
         )
 
     def translations(self) -> Shown:
@@ -246,26 +233,25 @@ class Audit:
 
     def translation_table(self) -> Shown:
         """Table 6 as printed, and where it contradicts its caption."""
-        columns = {
-            "": "setup",
-            "multi-head (BLEU)": "multi_head_bleu",
-            "MTSA (BLEU)": "mtsa_bleu",
-            "p": "p",
-            "runs by the table": "runs_in_table",
-            "runs by the caption": "runs_in_caption",
-        }
         rows, odd = [], []
         for s in self.translation["setups"]:
             runs = [str(s["runs_in_table"]), str(s["runs_in_caption"])]
-            bleu = [f"{s[model]:.2f}" for model in ("multi_head", "mtsa")]
-            rows.append([s["name"], *bleu, f"{s['p']:.3f}", *runs])
+            rows.append(
+                {
+                    "": s["name"],
+                    "multi-head (BLEU)": f"{s['multi_head']:.2f}",
+                    "MTSA (BLEU)": f"{s['mtsa']:.2f}",
+                    "p": f"{s['p']:.3f}",
+                    "runs by the table": runs[0],
+                    "runs by the caption": runs[1],
+                }
+            )
             if runs[0] != runs[1]:
                 odd.append(
                     f"{s['name']}: the table says {runs[0]} runs, the caption "
                     f"{runs[1]}; both readings are shown."
                 )
-        frame = pd.DataFrame(rows, columns=list(columns.values()))
-        return together(self.place.table("table6", frame, list(columns), rows), says(odd))
+        return together(self.place.table("table6", rows, rows), says(odd))
 
     def translation_intervals(self) -> Shown:
         """What difference and p of Table 6 imply."""
@@ -274,10 +260,10 @@ class Audit:
         for setup in self.translation["setups"]:
             mine = [r for r in found if r.setup == setup["name"]]
             spans = "; ".join(
-                f"[{r.low:.2f}, {r.high:.2f}] for {r.reading}" for r in mine if r.paired
+                f"[{r.low_bleu:.2f}, {r.high_bleu:.2f}] for {r.reading}" for r in mine if r.paired
             )
-            difference = mine[0].difference
-            if all(r.low > 0 for r in mine):
+            difference = mine[0].difference_bleu
+            if all(r.low_bleu > 0 for r in mine):
                 parts.append(
                     f"{setup['name']}: a gain of {difference:.2f} BLEU is shown under every "
                     f"reading ({spans})."
@@ -288,21 +274,12 @@ class Audit:
                     f"numbers: p = {setup['p']:.3f} is above .05, and the interval includes zero "
                     f"({spans}), though the text calls both setups significant."
                 )
-        frame = pd.DataFrame(
-            {
-                "setup": r.setup,
-                "reading": r.reading,
-                "runs": r.runs,
-                "paired": r.paired,
-                "difference_bleu": r.difference,
-                "p": r.p,
-                "low_bleu": r.low,
-                "high_bleu": r.high,
-            }
-            for r in found
-        )
         rows = [
-            [f"{r.setup}: {r.reading}", f"{r.difference:+.2f}", f"[{r.low:+.2f}, {r.high:+.2f}]"]
+            {
+                "": f"{r.setup}: {r.reading}",
+                "difference (BLEU)": f"{r.difference_bleu:+.2f}",
+                "95 % interval": f"[{r.low_bleu:+.2f}, {r.high_bleu:+.2f}]",
+            }
             for r in found
         ]
         caption = (
@@ -312,9 +289,7 @@ class Audit:
         return together(
             says(parts, main=True),
             self.place.figure("translation", figures.implied(found), caption),
-            self.place.table(
-                "translation", frame, ["", "difference (BLEU)", "95 % interval"], rows
-            ),
+            self.place.table("translation", found, rows),
         )
 
     def parameters(self) -> Shown:

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import pandas as pd
 from matplotlib.figure import Figure
 
 from harness.experiments.conclusion import Conclusion
@@ -22,6 +21,7 @@ from reports.core.axes import End, bare, label_ends, panel, ratio_axis, titled
 from reports.core.page import Output, Shown, remark, says, together
 from reports.core.printed_values import printed_accuracy
 from reports.core.style import LINES, look, mechanism_of, text_colour
+from reports.core.tables import under
 from reports.core.trained import ModelRuns, per_unit, replicate_of
 from reports.core.words import time_text
 
@@ -140,7 +140,7 @@ def _values(place: Output, arms: Sequence[FamilyArm], family: str) -> Shown:
         rows.append([UNSEEN, "", *without])
     columns = [task(next(iter(every))).each, "tokens", *(arm.whole.model for arm in arms)]
     return together(
-        place.table("family", pd.DataFrame(flat), columns, rows, (0,)),
+        place.table("family", flat, under(columns, rows)),
         remark(
             f"Test {first.unit.named(first.metric)} with 95 % t-intervals over seeds, of "
             f"{' and '.join(sorted({arm.whole.counted for arm in arms}))} with which a model was "
@@ -180,7 +180,7 @@ def _costs(place: Output, arms: Sequence[FamilyArm], base: FamilyArm, family: st
             ]
     columns = [*COSTS[:3], f"over {base.whole.model}'s", *COSTS[4:]]
     pieces = [
-        place.table("batches", pd.DataFrame(flat), columns, rows, (0,)),
+        place.table("batches", flat, under(columns, rows)),
         remark(
             f"A batch: {EVALUATION_BATCH} test texts, from one pass over the test set of each run "
             "whose accuracy stands here, as many runs at a time as the machine was given. Ratio: "

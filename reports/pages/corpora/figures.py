@@ -10,7 +10,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLo
 
 from harness.stats import mean_interval
 from reports.core import curves
-from reports.core.axes import End, bare, headed, label_ends, note, panel, titled, value_axis
+from reports.core.axes import End, bare, headed, label_ends, note, panel, panels, titled, value_axis
 from reports.core.forest import MOST_SINGLES
 from reports.core.style import LINES, NOT_SHOWN, look, mechanism_of, text_colour
 from reports.core.trained import ModelRuns
@@ -90,10 +90,9 @@ def against_setting(
 
 def heads(alphas: Sequence[float]) -> Figure:
     """A panel per alpha: heads of each layer by scale, as numbers on a shaded grid."""
-    figure = Figure(figsize=(2.0 * len(alphas), 2.5))
-    panels = figure.subplots(1, len(alphas), sharey=True)
-    figure.subplots_adjust(left=0.07, right=0.99, bottom=0.2, top=0.76, wspace=0.12)
-    for axes, alpha in zip(panels, alphas, strict=True):
+    edges, count = (0.7, 0.1, 0.5, 0.6), len(alphas)
+    figure, grid = panels(count, count, (1.65, 1.4), edges, sharey=True)
+    for axes, alpha in zip(grid.flat, alphas, strict=True):
         names, layers = heads_by_scale(alpha)
         axes.imshow(
             np.array(layers),

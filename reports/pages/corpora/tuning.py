@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import pandas as pd
-
 from harness.errors import UsageError
 from harness.experiments.replicates import Unit, unit_of
 from harness.records import journal
@@ -33,6 +31,7 @@ from reports.core.forest import Line, forest
 from reports.core.page import Output, Shown, remark, says, together
 from reports.core.source import DeviceRecords, Source
 from reports.core.style import mechanism_of
+from reports.core.tables import under
 from reports.core.words import file_name
 
 FOLDER = "tuning"
@@ -335,23 +334,16 @@ def _task(one: Tried, place: Output) -> Shown:
             f"{one.metric} on the dev split, less the {one.common}'s{points and f' ({points})'}",
         )
         shown = place.figure(name, draw, shown.plain)
-    scores = pd.DataFrame(
-        {
-            "task": one.task.name,
-            "metric": one.metric,
-            "recipe": t.recipe,
-            "mechanism": t.mechanism,
-            "seed": t.seed,
-            "status": t.status,
-            "dev": t.dev,
-        }
+    kept = ("recipe", "mechanism", "seed", "status", "dev")
+    scores = [
+        {"task": one.task.name, "metric": one.metric, **{k: getattr(t, k) for k in kept}}
         for t in one.trials
-    )
-    return together(shown, place.table(name, scores, *cells(one, verdicts)))
+    ]
+    return together(shown, place.table(name, scores, cells(one, verdicts)))
 
 
-def cells(one: Tried, found: Sequence[Judged]) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows: what the common recipe gave, then every other's difference to it."""
+def cells(one: Tried, found: Sequence[Judged]) -> list[dict[str, str]]:
+    """What the common recipe gave, then every other's difference to it."""
     unit, common = one.unit, one.scores(COMMON)
     points = unit.of_differences.strip()
     less = f"{one.task.name}: less the {one.common}{f', {points}' if points else ''}"
@@ -366,7 +358,7 @@ def cells(one: Tried, found: Sequence[Judged]) -> tuple[list[str], list[list[str
         verdict = f"{j.adjusted_p:.2g}, {j.verdict}" if counted else j.verdict
         singles = [unit.difference(j.singles[m]) if m in j.singles else "" for m in one.mechanisms]
         rows.append([j.recipe, unit.interval(j.difference), verdict, *singles])
-    return columns, rows
+    return under(columns, rows)
 
 
 def lines(one: Tried, found: Sequence[Judged]) -> list[Line]:

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from reports.core.axes import End, bare, headed, label_ends
+from reports.core.axes import End, bare, headed, label_ends, panels
 from reports.core.style import LINES, look, mechanism_of, text_colour
 
 NONE = (
@@ -72,18 +72,14 @@ def stresses(records: Iterable[Mapping[str, Any]]) -> list[Stress]:
 
 def figure(found: Sequence[Stress], dtypes: Sequence[str], kind: str) -> Figure:
     """A panel per dtype: error over scale; dotted the budget; a cross where it is not finite."""
-    width = 3.1 * len(dtypes) + 1.6
-    drawn = Figure(figsize=(width, 3.7))
-    panels = drawn.subplots(1, len(dtypes), sharey=True, squeeze=False)[0]
-    drawn.subplots_adjust(
-        left=0.75 / width, right=1 - 1.5 / width, bottom=0.14, top=0.8, wspace=0.1
-    )
-    for number, (axes, dtype) in enumerate(zip(panels, dtypes, strict=True)):
+    edges, gaps = (0.75, 1.5, 0.5, 0.75), (0.28, 0)
+    drawn, ((*row,),) = panels(len(dtypes), len(dtypes), (2.8, 2.4), edges, gaps, sharey=True)
+    for number, (axes, dtype) in enumerate(zip(row, dtypes, strict=True)):
         mine = [s for s in found if s.dtype == dtype and s.kind == kind]
         _panel(axes, mine, names=number == len(dtypes) - 1)
         axes.set_title(dtype, fontsize=9, loc="left")
         axes.set_xlabel(f"{kind} times", fontsize=8.5)
-    panels[0].set_ylabel("error / largest output", fontsize=8.5)
+    row[0].set_ylabel("error / largest output", fontsize=8.5)
     under = "dotted: budget; cross at the upper edge: not finite"
     headed(drawn, f"Error over the magnitude of {kind}", under)
     return drawn

@@ -65,10 +65,10 @@ class Answer:
         return str(m) if m.known else f"{ratio_text(m.ratio)}, one reading"
 
     @property
-    def cells(self) -> list[str]:
+    def cells(self) -> tuple[str, str, str, str, str, str]:
         """Name, times of both passes, memory, crossover and longest sequence, as texts."""
         times = (self.text("training"), self.text("forward"))
-        return [self.label, *times, self.memory_text, self.crossover, self.frontier]
+        return (self.label, *times, self.memory_text, self.crossover, self.frontier)
 
     @property
     def numbers(self) -> dict[str, Any]:
@@ -218,8 +218,8 @@ def _cell(c: Comparison, unit: str = "") -> str:
     return f"{c.unit.interval(c.difference)}{unit}, {c.said}{missing}{unpaired}"
 
 
-def accuracy_table(found: Sequence[Comparison], size: Size) -> tuple[list[str], list[list[str]]]:
-    """Tasks with their unit, and a row per model with its difference to the baseline's.
+def accuracy_table(found: Sequence[Comparison], size: Size, head: str) -> list[dict[str, str]]:
+    """A row per model (under `head`) with its difference to the baseline's on each task.
 
     The mechanism asked about is the first row; variants (ablations, say) are left to the page of
     corpora, unless one is asked about.
@@ -234,11 +234,11 @@ def accuracy_table(found: Sequence[Comparison], size: Size) -> tuple[list[str], 
         tasks[c.task] = f"{c.task} ({unit}; {' or '.join(map(str, counts))} {c.replicate}s)"
     mine = _short(size.mechanism)
     models = sorted({model for model, _ in by}, key=lambda name: (name != mine, name))
-    rows = [
-        [model, *(_cell(by[model, t]) if (model, t) in by else "" for t in sorted(tasks))]
+    cells = {key: _cell(c) for key, c in by.items()}
+    return [
+        {head: model, **{tasks[t]: cells.get((model, t), "") for t in sorted(tasks)}}
         for model in models
     ]
-    return [tasks[task] for task in sorted(tasks)], rows
 
 
 def accuracy_note(records: Sequence[Mapping[str, Any]], found: Sequence[Comparison]) -> str:

@@ -6,8 +6,6 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-import pandas as pd
-
 from harness.records.schema import digest
 from reports.core import sizes
 from reports.core.html import pieces
@@ -15,6 +13,7 @@ from reports.core.page import Output, Shown, heading, remark, says, together, wa
 from reports.core.parameters import opens
 from reports.core.source import Source, find
 from reports.core.style import mechanism_of
+from reports.core.tables import under
 from reports.pages.claims import score
 from reports.pages.size.answers import (
     Found,
@@ -27,6 +26,8 @@ from reports.pages.size.answers import (
 from reports.pages.size.figures import glance
 
 KINDS = ("time", "anchor", "frontier", "design", "family", "run")
+WORDS = ("against the baseline", "faster in training", "longest sequence")
+COLUMNS = (WORDS[0], "time, training", "time, forward", "memory, training", *WORDS[1:])
 NONE = "Nothing was measured yet: attnbench bench measures, attnbench compare trains."
 
 
@@ -147,28 +148,17 @@ class Sized:
         return place.figure(_named("glance", found), figure, caption)
 
     def _table(self, found: Found) -> Shown:
-        columns = [
-            "against the baseline",
-            "time, training",
-            "time, forward",
-            "memory, training",
-            "faster in training",
-            "longest sequence",
-        ]
-        rows = [a.cells for a in found.answers]
-        frame = pd.DataFrame([a.numbers for a in found.answers])
-        shown = [i for i in range(len(columns)) if any(row[i] for row in rows)]
-        words = [shown.index(i) for i in (0, 4, 5) if i in shown]
-        kept = [[row[i] for i in shown] for row in rows]
-        name = _named("answers", found)
-        return self.place.table(name, frame, [columns[i] for i in shown], kept, words)
+        rows = under(COLUMNS, [a.cells for a in found.answers])
+        known = [name for name in COLUMNS if any(row[name] for row in rows)]
+        words = [i for i, name in enumerate(known) if name in WORDS]
+        numbers, kept = (a.numbers for a in found.answers), [{n: r[n] for n in known} for r in rows]
+        return self.place.table(_named("answers", found), numbers, kept, words)
 
     def _accuracies(self, found: Found) -> Shown:
-        tasks, rows = accuracy_table(found.trained, found.size)
-        columns = [f"less {mechanism_of(found.size.baseline)}", *tasks]
-        frame = pd.DataFrame(accuracy_numbers(found.trained))
-        name = _named("accuracies", found)
-        return self.place.table(name, frame, columns, rows, range(len(columns)))
+        head = f"less {mechanism_of(found.size.baseline)}"
+        rows = accuracy_table(found.trained, found.size, head)
+        numbers, name = accuracy_numbers(found.trained), _named("accuracies", found)
+        return self.place.table(name, numbers, rows, range(len(rows[0])))
 
 
 def _named(what: str, found: Found) -> str:

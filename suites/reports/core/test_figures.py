@@ -34,7 +34,7 @@ from reports.core.style import (
     luminance,
     text_colour,
 )
-from reports.core.tables import Best, latex, markdown
+from reports.core.tables import Best, latex, markdown, under
 from reports.core.words import file_name
 from reports.pages.bench import cost
 from reports.pages.scaling import figures as scaling_figures
@@ -73,12 +73,14 @@ def test_names_in_a_mechanisms_colour_can_be_read_on_white_and_on_dark() -> None
     assert text_colour("#E69F00") != "#e69f00"
 
 
-COLUMNS = ["model", "a_b (%)"]
-ROWS = [["x|y", Best("90.1 (0.4)")], ["50 % & more", "−0.5"], ["<b>", "{}~^\\"]]
+ROWS = under(
+    ["model", "a_b (%)"],
+    [["x|y", Best("90.1 (0.4)")], ["50 % & more", "−0.5"], ["<b>", "{}~^\\"]],
+)
 
 
 def test_markdown_is_a_table_that_says_the_same() -> None:
-    lines = markdown(COLUMNS, ROWS).splitlines()
+    lines = markdown(ROWS).splitlines()
     assert lines[0] == "| model | a_b (%) |"
     assert lines[1] == "| --- | ---: |"
     assert lines[2] == r"| x\|y | **90.1 (0.4)** |"
@@ -86,7 +88,7 @@ def test_markdown_is_a_table_that_says_the_same() -> None:
 
 
 def test_latex_is_escaped() -> None:
-    text = latex(COLUMNS, ROWS)
+    text = latex(ROWS)
     assert r"\begin{tabular}{lr}" in text
     assert r"model & a\_b (\%) \\" in text
     assert r"x|y & \textbf{90.1 (0.4)} \\" in text
@@ -144,14 +146,14 @@ def test_a_place_writes_every_form(tmp_path: Path) -> None:
         assert f'href="figures/page-f.{kind}"' in shown.html
     assert "device; commit abc" in (tmp_path / "figures" / "page-f.svg").read_text()
     assert pd.read_csv(tmp_path / "figures" / "page-f.csv")["y"].tolist() == [3, 4]
-    frame = pd.DataFrame({"accuracy_percent": [90.1]})
-    table = place.table("t", frame, COLUMNS, ROWS)
+    numbers = [{"accuracy_percent": 90.1}]
+    table = place.table("t", numbers, ROWS)
     assert "<strong>90.1 (0.4)</strong>" in table.html
     assert "&lt;b&gt;" in table.html
     for kind in ("csv", "md", "tex"):
         assert (tmp_path / "tables" / f"page-t.{kind}").is_file()
     assert next(csv.reader((tmp_path / "tables" / "page-t.csv").open())) == ["accuracy_percent"]
-    assert Output.of("", "page").table("t", frame, COLUMNS, ROWS).html
+    assert Output.of("", "page").table("t", numbers, ROWS).html
 
 
 @pytest.mark.parametrize(
@@ -167,9 +169,9 @@ def test_a_place_writes_every_form(tmp_path: Path) -> None:
     ],
 )
 def test_no_text_of_a_csv_file_is_a_formula(tmp_path: Path, cell: str, written: str) -> None:
-    frame = pd.DataFrame({cell: [cell, "-1.5", "mtsa.fused", None], "n": [-1, -2.5, 0, None]})
+    columns = {cell: [cell, "-1.5", "mtsa.fused", None], "n": [-1, -2.5, 0, None]}
     place = Output.of(tmp_path, "page")
-    place.table("t", frame, COLUMNS, ROWS)
+    place.table("t", pd.DataFrame(columns).to_dict("records"), ROWS)
     figure = Figure()
     figure.subplots().plot([1, 2], [3, 4], label=cell)
     place.figure("f", figure, "A caption that is a sentence.")

@@ -11,7 +11,7 @@ from harness.errors import UsageError
 from reports.core.page import says, together
 from reports.core.source import PUBLISHED, find
 from reports.docs import speed, write
-from reports.docs.plain import PlainOutput, text_of
+from reports.docs.training import PlainOutput, text_of
 from suites.support.command_line import ROOT
 from suites.support.report_records import write_everything
 
@@ -92,7 +92,7 @@ def test_only_with_docs_there_is_a_check(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_sentences_and_tables_of_a_page_are_paragraphs_of_markdown() -> None:
-    table = PlainOutput().table("x", None, ["a", "b"], [["1 < 2", "x|y"]])  # type: ignore[arg-type]
+    table = PlainOutput().table("x", [], [{"a": "1 < 2", "b": "x|y"}])
     assert text_of(together(says(["One.", "Two < three."]), table, says(["Four."]))) == (
         "One.\n\nTwo &lt; three.\n\n| a | b |\n| --- | ---: |\n| 1 &lt; 2 | x\\|y |\n\nFour."
     )

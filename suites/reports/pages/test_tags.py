@@ -116,12 +116,12 @@ def test_the_page_shows_words_types_and_real_sentences(
     monkeypatch.delenv(VARIABLE, raising=False)
     page = show(output, [compared], "", device).plain
     assert f"Set {VARIABLE} to the data directory to see the sentences." in page
-    assert "word 3 is I-person: I-person | O" in page
+    assert "word 3 is I-person: I-person \\| O" in page
     rows = zip(WORDS, TRUTH, strict=True)
     write_table(tmp_path / "wnut17" / "test.tsv", ("tokens", "tags"), [list(row) for row in rows])
     monkeypatch.setenv(VARIABLE, str(tmp_path))
     page = show(output, [compared], "", device).plain
-    assert "Lovelace is I-person: I-person | O" in page
+    assert "Lovelace is I-person: I-person \\| O" in page
     assert "hello Ada Lovelace" in page
     assert "93.33 %" in page, "28 of 30 words are right"
     assert "95.00 %" in page, "19 of 20 seen ones"
