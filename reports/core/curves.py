@@ -10,7 +10,7 @@ import seaborn
 from matplotlib.axes import Axes
 
 from harness.records.ratios import Row
-from reports.core.axes import End, label_ends, length_axis, note, ratio_axis, value_axis
+from reports.core.axes import End, bare, label_ends, length_axis, note, ratio_axis, value_axis
 from reports.core.style import LINES, Look, look, text_colour
 from reports.core.sweeps import length_of
 
@@ -166,6 +166,22 @@ def draw_lines(
         # Whatever is drawn of data has a label: it stands in the CSV beside the figure.
         drawn: Any = axes.containers[-1] if bars else axes.lines[-1]
         drawn.set_label(name)
+
+
+def named_lines(
+    axes: Axes,
+    lines: Mapping[str, Sequence[Point]],
+    styles: Mapping[str, tuple[Look, str]],
+    **more: Any,
+) -> None:
+    """Lines with intervals, each with its name at its end: for axes that are set up already."""
+    draw_lines(axes, lines, styles, **more)
+    bare(axes)
+    ends = [
+        (some[-1].x, some[-1].y, name, text_colour(styles[name][0].colour))
+        for name, some in lines.items()
+    ]
+    label_ends(axes, ends)
 
 
 def draw_cost(axes: Axes, lines: Lines, what: str, baseline: str, guides: bool = False) -> None:

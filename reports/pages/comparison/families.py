@@ -17,10 +17,10 @@ from harness.stats import Interval, mean_interval, ratio_interval
 from harness.train.recipe import EVALUATION_BATCH
 from harness.train.task import family_of, gathered, task, tasks_named
 from reports.core import curves
-from reports.core.axes import End, bare, label_ends, panel, ratio_axis, titled
+from reports.core.axes import panel, ratio_axis, titled
 from reports.core.page import Output, Shown, remark, says, together
 from reports.core.printed_values import printed_accuracy
-from reports.core.style import LINES, look, mechanism_of, text_colour
+from reports.core.style import LINES, look, mechanism_of
 from reports.core.tables import under
 from reports.core.trained import ModelRuns, per_unit, replicate_of
 from reports.core.words import time_text
@@ -203,17 +203,13 @@ def _costs(place: Output, arms: Sequence[FamilyArm], base: FamilyArm, family: st
 
 def _against_length(lines: Mapping[str, Sequence[curves.Point]], base: str) -> Figure:
     figure, axes = panel()
-    ends: list[End] = []
-    styles = {}
-    for number, (model, points) in enumerate(lines.items()):
-        style = look(mechanism_of(model))
-        styles[model] = (style, LINES[number % len(LINES)])
-        ends.append((points[-1].x, points[-1].y, model, text_colour(style.colour)))
-    curves.draw_lines(axes, lines, styles)
     ratio_axis(axes)
     axes.set_xlabel("tokens of a test text, on average")
     axes.set_ylabel(f"time of {EVALUATION_BATCH} texts, over {base}'s", fontsize=8.5)
-    bare(axes)
-    label_ends(axes, ends)
+    styles = {
+        model: (look(mechanism_of(model)), LINES[number % len(LINES)])
+        for number, model in enumerate(lines)
+    }
+    curves.named_lines(axes, lines, styles)
     titled(axes, "Time of a test batch by length", "bars: 95 % t-intervals over seeds")
     return figure

@@ -114,13 +114,13 @@ class Compared(DevicePage):
             if not c.values:
                 return _nothing(c)
             if not c.paired:
-                return self.place.figure(f"{name}seeds", figures.groups(c), _means(c))
+                return self.place.figure(f"{name}seeds", figures.every_seed(c), _means(c))
             ahead = sum((a > b) == c.higher_is_better and a != b for _, a, b in c.values)
             caption = (
                 f"{c.first} did better than {c.second} with {ahead} of {len(c.values)} "
                 f"{c.replicate}s."
             )
-            return self.place.figure(f"{name}seeds", figures.slope_chart(c), caption)
+            return self.place.figure(f"{name}seeds", figures.every_seed(c), caption)
 
         return self._by_task(show)
 

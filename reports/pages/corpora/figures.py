@@ -10,9 +10,9 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLo
 
 from harness.stats import mean_interval
 from reports.core import curves
-from reports.core.axes import End, bare, headed, label_ends, note, panel, panels, titled, value_axis
+from reports.core.axes import headed, note, panel, panels, titled, value_axis
 from reports.core.forest import MOST_SINGLES
-from reports.core.style import LINES, NOT_SHOWN, look, mechanism_of, text_colour
+from reports.core.style import LINES, NOT_SHOWN, Look, look, mechanism_of
 from reports.core.trained import ModelRuns
 from reports.pages.corpora.scales import heads_by_scale
 
@@ -54,24 +54,15 @@ def against_setting(
         A value to compare with.
     """
     figure, axes = panel()
-    ends: list[End] = []
-    seen: dict[str, int] = {}
+    styles: dict[str, tuple[Look, str]] = {}
     for name, points in lines.items():
         style = look(mechanism_of(name))
-        number = seen[style.colour] = seen.get(style.colour, -1) + 1
+        number = sum(other.colour == style.colour for other, _ in styles.values())
+        styles[name] = (style, LINES[number % len(LINES)])
         for point, values in points:
             if 1 < len(values) <= MOST_SINGLES:
-                axes.plot(
-                    [point.x] * len(values),
-                    values,
-                    "_",
-                    color=style.colour,
-                    alpha=0.4,
-                    label=f"{name}: every replicate",
-                )
-        drawn = [point for point, _ in points]
-        curves.draw_lines(axes, {name: drawn}, {name: (style, LINES[number % len(LINES)])})
-        ends.append((drawn[-1].x, drawn[-1].y, name, text_colour(style.colour)))
+                label, at = f"{name}: every replicate", [point.x] * len(values)
+                axes.plot(at, values, "_", color=style.colour, alpha=0.4, label=label)
     if level is not None:
         axes.axhline(level, color=NOT_SHOWN, linewidth=1, linestyle=":")
     if log:
@@ -82,8 +73,8 @@ def against_setting(
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel, fontsize=8.5)
-    bare(axes)
-    label_ends(axes, ends)
+    drawn = {name: [point for point, _ in points] for name, points in lines.items()}
+    curves.named_lines(axes, drawn, styles)
     titled(axes, title, under)
     return figure
 
