@@ -181,25 +181,17 @@ class Verdict(Evidence):
 
     def as_json(self) -> dict[str, Any]:
         """All of it, the claim's fields first."""
-        c = self.claim
         of_claim = ("id", "item", "paper", "place", "line", "statement", "kind", "setup")
         found = ("published", "published_value", "wanted", "verdict", "reason")
+        counted = ("sort", "whose", "same_as", "lacks")
         return {
-            **{name: getattr(c, name) for name in of_claim},
+            **{name: getattr(self.claim, name) for name in of_claim},
             **{name: getattr(self, name) for name in found},
-            "sort": c.sort,
-            "whose": c.whose,
-            "same_as": c.same_as,
-            "lacks": c.lacks,
-            "direction": self.direction,
-            "hardware": self.hardware,
-            "value": self.value,
+            **{name: getattr(self.claim, name) for name in counted},
+            **{name: getattr(self, name) for name in ("direction", "hardware", "value")},
             "unit": self.unit.strip(),
-            "low": self.low,
-            "high": self.high,
-            "device": self.device,
-            "page": self.page,
+            **{name: getattr(self, name) for name in ("low", "high", "device", "page")},
             "records": list(self.keys),
             "arithmetic": list(self.steps),
-            "note": c.note,
+            "note": self.claim.note,
         }

@@ -66,7 +66,7 @@ def _of_axes(axes: Axes) -> Iterator[Row]:
             for path in collection.get_paths():
                 yield from _each(label, "band", np.asarray(path.vertices, dtype=float))
         elif label and isinstance(collection, PathCollection):
-            offsets = np.ma.asarray(collection.get_offsets(), dtype=float)
+            offsets: Any = np.ma.asarray(collection.get_offsets(), dtype=float)
             yield from _each(label, "point", np.ma.filled(offsets, np.nan))
         elif label and isinstance(collection, QuadMesh):
             yield from _cells(label, collection.get_array())

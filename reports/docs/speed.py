@@ -23,7 +23,7 @@ from reports.pages.scaling.figures import curve
 from reports.pages.scaling.growth import grown
 from reports.pages.scaling.tables import growth
 from reports.pages.size.answers import Answer, Found, found_at
-from reports.pages.size.figures import glance
+from reports.pages.size.page import glance
 from reports.pages.trust import bits_rows, bits_sentence
 
 FILE = Path(__file__).with_name("speed.toml")

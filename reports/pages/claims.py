@@ -78,22 +78,6 @@ class Ledger(SourcePage):
         ]
         return says([*lines, *failed], main=True)
 
-    def how(self) -> Shown:
-        """What the words mean."""
-        return remark(
-            "Reproduced: the whole interval lies where the claim says (the tolerance stands in the "
-            "record); not reproduced: it lies outside; undecided: it reaches both, or a test after "
-            "Holm's correction leaves it open. Not testable here: for want of hardware, data or "
-            "code, or not measured yet, and then by which command. An audit asks the papers' "
-            "printed numbers alone; its arithmetic stands below. Kinds are counted by "
-            "themselves: they are unlike. Direction: whether a result is more or less favourable "
-            "to the paper than what it printed, or the opposite. Hardware: published costs are of "
-            "GPUs. "
-            "Whose: what no paper states, or states of other data, is not counted, nor is a "
-            "claim twice. An interval of a time ratio is at least as wide as the noise floor. "
-            "Not shown does not mean false."
-        )
-
     def ratios(self) -> Shown:
         """Measured ratios beside published ones, device by device."""
         pieces: list[Shown] = []

@@ -71,16 +71,6 @@ class Audit:
         rows = under(["model", *self.accuracy["columns"]], lines)
         return self.place.table("table5", rows, rows)
 
-    def assumptions(self) -> Shown:
-        """What the printed numbers are taken to be."""
-        return remark(
-            "Taken for this: the deviation in parentheses is over the ten folds (CR, MPQA, SUBJ) "
-            "or the five runs (TREC, SST-5) that the paper names, and those are independent. Folds "
-            "of one corpus share most of their training texts, so the true uncertainty is rather "
-            "larger. The folds of two models could be paired; the table does not say, and prints "
-            "no differences by fold, so Welch's t-test is what its numbers allow."
-        )
-
     def pictures(self) -> Shown:
         """Both families: the runner-up, and multi-head attention."""
         return together(

@@ -74,17 +74,17 @@ def every_seed(comparison: Comparison) -> Figure:
     if len(ends) > MOST_NAMED:
         ends = []
     if d is not None:
-        places, means = [0, 1], [scale * d.mean_second, scale * d.mean_first]
+        places, means = [0.0, 1.0], [scale * d.mean_second, scale * d.mean_first]
         said = [f"mean {comparison.unit.value(m)}" for m in (d.mean_second, d.mean_first)]
         stroke = "D-" if paired else "D"
         if not paired:
-            places = [x + 0.1 for x in places]
+            places = [at + 0.1 for at in places]
         axes.plot(places, means, stroke, color="black", linewidth=2.6, markersize=7, label="mean")
         if paired:
             ends.append((1.0, means[1], said[1], "black"))
         align, shift = ("right center", -9) if paired else ("left center", 9)
-        for x, y, text in list(zip(places, means, said, strict=True))[: 1 if paired else 2]:
-            note(axes, text, (x, y), (shift, 0), ink="black", size=8, align=align, bbox=ON_LINES)
+        for at, y, text in list(zip(places, means, said, strict=True))[: 1 if paired else 2]:
+            note(axes, text, (at, y), (shift, 0), ink="black", size=8, align=align, bbox=ON_LINES)
     bare(axes)
     axes.grid(False)
     label_ends(axes, ends)

@@ -25,7 +25,7 @@ from reports.core.trained import (
 )
 from reports.core.words import file_name
 from reports.pages.corpora import causes, edges, figures, printed, tables, tuning
-from reports.pages.corpora.scales import (
+from reports.pages.corpora.figures import (
     ALPHAS,
     USUAL,
     alpha_of,

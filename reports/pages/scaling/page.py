@@ -16,7 +16,7 @@ from reports.core.sentences import closing, drift_sentences
 from reports.core.source import TIMED
 from reports.core.sweeps import LengthSweep, by_block, fit_slope, label_of, longest
 from reports.core.words import bytes_text, error_text, file_name, known, time_text
-from reports.pages.scaling import captions, figures, tables
+from reports.pages.scaling import figures, tables
 from reports.pages.scaling import stress as numerics
 from reports.pages.scaling.figures import Fit
 from reports.pages.scaling.growth import Grown, grown
@@ -100,7 +100,7 @@ class Scaling(DevicePage):
 
     def _curve(self, what: str, sweep: LengthSweep, phase: str, name: str = "") -> Shown:
         figure = figures.curve(what, sweep, phase, self.base, self.where)
-        caption = captions.curve(what, sweep, phase, self.base)
+        caption = figures.curve_caption(what, sweep, phase, self.base)
         return self.place.figure(f"{what}-{phase}{name}", figure, caption)
 
     def other_sweeps(self) -> Shown:
@@ -151,7 +151,7 @@ class Scaling(DevicePage):
                 rows += [(cost, phase, fit) for fit in fits]
                 if fits:
                     figure = figures.slopes(fits, cost, phase)
-                    caption = captions.slopes(fits, cost, phase)
+                    caption = figures.slopes_caption(fits, cost, phase)
                     pieces.append(self.place.figure(f"slopes-{cost}-{phase}", figure, caption))
         table = self.place.table("slopes", *tables.slopes(rows))
         return together(together(*pieces, grid=True), table)
@@ -246,7 +246,7 @@ class Scaling(DevicePage):
             self.place.figure(
                 f"{what}{number}",
                 figures.growth(group, what, self.where),
-                captions.growth(group, what),
+                figures.growth_caption(group, what),
             )
             for number, group in enumerate(panels.values())
         ]

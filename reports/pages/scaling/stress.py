@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from reports.core.axes import End, bare, headed, label_ends, panels
-from reports.core.style import LINES, look, mechanism_of, text_colour
+from reports.core.curves import Point, draw_lines
+from reports.core.style import LINES, Look, look, mechanism_of, text_colour
 
 NONE = (
     "No sweep over magnitudes is here: attnbench verify --stress records the error of mtsa and "
@@ -101,41 +102,18 @@ def _panel(axes: Axes, found: Sequence[Stress], *, names: bool) -> None:
         number = seen[style.colour] = seen.get(style.colour, -1) + 1
         stroke = LINES[number % 2 * 3]  # solid and dotted-dashed differ most from the budget
         good = [p for p in s.points if p["error"] is not None]
-        x = [float(p["scale"]) for p in good]
-        y = [max(float(p["error"]), FLOOR) for p in good]
-        axes.plot(
-            x,
-            y,
-            color=style.colour,
-            marker=style.marker,
-            markersize=4.5,
-            linewidth=1.3,
-            linestyle=stroke,
-            label=s.name,
-        )
-        known = [p for p in good if p["budget"]]
-        axes.plot(
-            [float(p["scale"]) for p in known],
-            [float(p["budget"]) for p in known],
-            color=style.colour,
-            linewidth=0.9,
-            linestyle=":",
-            label=f"{s.name}: budget",
-        )
-        for p in s.points:
-            if p["error"] is None:
-                axes.plot(
-                    [float(p["scale"])],
-                    [0.97],
-                    "x",
-                    transform=axes.get_xaxis_transform(),
-                    color=style.colour,
-                    markersize=6,
-                    markeredgewidth=1.8,
-                    label=f"{s.name}: not finite",
-                )
-        if good and names:
-            ends.append((x[-1], y[-1], s.name, text_colour(style.colour)))
+        errors = [Point(float(p["scale"]), max(float(p["error"]), FLOOR)) for p in good]
+        budgets = [Point(float(p["scale"]), float(p["budget"])) for p in good if p["budget"]]
+        drawn = {s.name: errors, f"{s.name}: budget": budgets}
+        strokes = {s.name: (style, stroke), f"{s.name}: budget": (Look(style.colour, ""), ":")}
+        draw_lines(axes, drawn, strokes, bars=False)
+        lost = [float(p["scale"]) for p in s.points if p["error"] is None]
+        for scale in lost:
+            (cross,) = axes.plot([scale], [0.97], "x", label=f"{s.name}: not finite")
+            cross.set(transform=axes.get_xaxis_transform(), color=style.colour)
+            cross.set(markersize=6, markeredgewidth=1.8)
+        if errors and names:
+            ends.append((errors[-1].x, errors[-1].y, s.name, text_colour(style.colour)))
     axes.set_xscale("log")
     axes.set_yscale("log")
     for axis in (axes.xaxis, axes.yaxis):

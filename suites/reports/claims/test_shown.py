@@ -220,7 +220,6 @@ def test_nothing_of_a_record_is_markup(page: tuple[Ledger, Path]) -> None:
     pieces = (
         report.about(),
         report.score(),
-        report.how(),
         report.counts(),
         report.ratios(),
         report.papers(),

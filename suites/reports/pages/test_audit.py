@@ -112,7 +112,6 @@ def test_the_words_are_fair(tmp_path: Path) -> None:
     said = " ".join(
         piece.plain
         for piece in (
-            audit.assumptions(),
             audit.pictures(),
             audit.deviations(),
             audit.translations(),
