@@ -12,7 +12,7 @@ import pytest
 from harness.errors import UsageError
 from harness.registry import Registry
 from harness.train.task import tasks
-from reports.claims import ledger, load_claims, score, shown, whose_text
+from reports.claims import ledger, load_claims, score, whose_text
 from reports.claims.device import alternatives, first_fitting, parse
 from reports.claims.ledger import AUDITS, PAGES, QUERIES
 from reports.claims.printed import PAPERS, load_all, published
@@ -283,21 +283,6 @@ def test_what_is_not_testable_says_what_is_lacking(tmp_path: Path) -> None:
     (tmp_path / "claims.toml").write_text(wrong, encoding="utf-8")
     with pytest.raises(UsageError, match="is the same as no-such: no claim"):
         load_claims(tmp_path / "claims.toml")
-
-
-def test_the_score_is_by_device_and_one_without_the_records_is_silent() -> None:
-    verdicts = ledger({"good": [exact("a"), exact("b")], "bad": [exact("b", "wrong")]}, claims=SOME)
-    assert len(verdicts) == 2 * 4 + 2
-    good, bad = score(verdicts, "good"), score(verdicts, "bad")
-    assert good.counts["exact"] == {"reproduced": 2}
-    assert bad.counts["exact"] == {"not measured yet": 1, "not reproduced": 1}
-    assert (good.failed, bad.failed) == ((), ("two",))
-    lines = shown(verdicts)
-    for one in SOME:
-        mine = [v for v in verdicts if v.id == one.id]
-        measured = [v for v in mine if not v.wants_records]
-        assert [v for v in lines if v.id == one.id] == (measured or mine[:1])
-    assert len(lines) < len(verdicts)
 
 
 def test_without_records_audits_are_settled_all_the_same() -> None:
