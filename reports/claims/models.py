@@ -86,8 +86,7 @@ def declared_for(claim: Claim, device: DeviceFrames) -> Declared | None:
     """The declared comparison that answers a claim: one question has one family.
 
     Declared before its runs rather than exploratory, by a design file rather than by a command, of
-    the names that the claim prefers, in the largest family; None if every declared one is
-    unfinished, or is about something else.
+    the names that the claim prefers, in the largest family; None if none is finished.
     """
     p = claim.parameters
     found: list[tuple[tuple[bool, bool, int, int, str], Declared]] = []

@@ -30,17 +30,7 @@ SUBJECT, BASELINE = "MTSA", "Multi-head"
 
 @opens
 def begin(journal: str, out: str, page: str) -> Audit:
-    """Open the notebook.
-
-    Parameters
-    ----------
-    journal : str
-        As for every notebook, so that all are run alike; the printed numbers are all that is read.
-    out : str
-        Folder for figures and tables; empty writes none.
-    page : str
-        What their names begin with.
-    """
+    """Open the notebook, as `reports.core.page.SourcePage` does; no records are read."""
     return Audit(Output.of(out, page, "From the papers' printed numbers; nothing was measured."))
 
 

@@ -27,6 +27,7 @@ from harness.experiments.tables import (
     value_rows,
 )
 from harness.train.task import gathered
+from reports.core.forest import ties_shown
 from reports.core.page import (
     DevicePage,
     Output,
@@ -38,7 +39,6 @@ from reports.core.page import (
     together,
     warns,
 )
-from reports.core.ranks import ties_shown
 from reports.core.source import DeviceRecords, Source, by_key
 from reports.core.tables import under
 from reports.pages.comparison import disagreement, families, figures, learning

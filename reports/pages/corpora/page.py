@@ -9,9 +9,8 @@ from functools import cached_property, partial
 from harness.experiments import tables as in_words
 from harness.profile import load_profile
 from harness.stats import ALPHA, holm, judged_p
-from reports.core.forest import Line, forest
+from reports.core.forest import Line, forest, ties_shown
 from reports.core.page import DevicePage, Shown, remark, says, together, warns
-from reports.core.ranks import ties_shown
 from reports.core.style import mechanism_of
 from reports.core.tables import Best
 from reports.core.trained import (

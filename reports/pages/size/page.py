@@ -52,18 +52,12 @@ STEPS = (
 
 @opens
 def begin(journal: str, like: str, out: str, page: str) -> Sized:
-    """Open the notebook.
+    """Open the notebook, as `reports.core.page.SourcePage` does.
 
     Parameters
     ----------
-    journal : str
-        Folder of the records; the published ones if it is empty or holds none.
     like : str
         TOML file with the reader's sizes; the profile's if empty.
-    out : str
-        Folder for figures and tables; empty writes none.
-    page : str
-        What their names begin with.
     """
     return Sized(find(str(journal)), sizes.read(str(like)), Output.of(out, page))
 

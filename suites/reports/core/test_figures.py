@@ -22,10 +22,9 @@ from reports.core.axes import below, length_axis, spread
 from reports.core.costs import Costs
 from reports.core.curves import Point, draw_lines
 from reports.core.figure_data import INTERVAL, data_of
-from reports.core.forest import Line, forest
+from reports.core.forest import Line, critical_differences, forest
 from reports.core.html import document
 from reports.core.page import Output
-from reports.core.ranks import critical_differences
 from reports.core.style import (
     CONTRAST,
     LOOKS,
