@@ -244,7 +244,7 @@ ACCURACY: dict[str, Any] = {
 }
 
 
-MSE = {"task": "sick_relatedness", "metric": "mse"}
+MSE: dict[str, Any] = {"task": "sick_relatedness", "metric": "mse"}
 
 
 @pytest.mark.parametrize(
