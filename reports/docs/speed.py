@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,79 +30,66 @@ GROWTH = "cpu/growth"
 DETERMINISM = "cpu/determinism"
 
 
-@dataclass(frozen=True)
-class RatioTable:
-    """A table of time ratios as ``speed.toml`` declares it.
+def frames(
+    published: Path, journals: Sequence[str], names: Sequence[str], where: Mapping[str, Any]
+) -> dict[str, tuple[pd.DataFrame, frozenset[str]]]:
+    """Times that fit, and the cases that are verified at their shape, by device."""
+    records: dict[str, list[Mapping[str, Any]]] = {}
+    for journal in journals:
+        # Without records there the table would quietly lose what it is about.
+        for device in find(str(published / journal)).devices:
+            records.setdefault(device.title, []).extend(device.records)
+    found = {}
+    for title, own in records.items():
+        times = time_frame(own)
+        fits = ~times["control"].astype(bool) & times["name"].isin(names)
+        for column, value in where.items():
+            fits &= times[column] == value
+        margins = margin_frame(own)
+        good = margins[(margins["status"] == "ok") & (margins["margin"] >= 1)]
+        if fits.any():
+            found[title] = times[fits], frozenset(good["case"])
+    return found
 
-    Journals below the folder of published records, names that are compared with the baseline in the
-    order of the rows, what all cases share, and what varies from column to column.
-    """
 
-    title: str
-    journals: Sequence[str]
-    baseline: str
-    names: Sequence[str]
-    where: Mapping[str, Any]
-    columns: str
+def ratio_table(published: Path, declared: Mapping[str, Any]) -> str:
+    """A table as ``speed.toml`` declares it: under every device a row for dtype, pass and name."""
+    base, names, of = declared["baseline"], declared["names"], declared["columns"]
+    found = frames(published, declared["journals"], [base, *names], declared["where"])
+    pieces = []
+    for title, (times, verified) in found.items():
+        across = sorted(times[of].unique())
+        heads = [f"N = {at:,}" if of == "length" else str(at) for at in across]
+        rows = []
+        for (dtype, phase), problem in times.groupby(["dtype", "phase"]):
+            for name in names:
+                some = [problem[problem[of] == at] for at in across]
+                cells = [ratio_cell(one, name, base, verified) for one in some]
+                if any(cells):
+                    rows.append([f"{name}, {dtype}, {phase}", *cells])
+        if rows:
+            pieces.append(f"{title}:\n\n{markdown(under([f'over {base}', *heads], rows))}")
+    return "\n".join(pieces)
 
-    def frames(self, published: Path) -> dict[str, tuple[pd.DataFrame, frozenset[str]]]:
-        """Times that fit, and the cases that are verified at their shape, by device."""
-        records: dict[str, list[Mapping[str, Any]]] = {}
-        for journal in self.journals:
-            # Without records there the table would quietly lose what it is about.
-            for device in find(str(published / journal)).devices:
-                records.setdefault(device.title, []).extend(device.records)
-        found = {}
-        for title, own in records.items():
-            times = time_frame(own)
-            fits = ~times["control"].astype(bool) & times["name"].isin([self.baseline, *self.names])
-            for column, value in self.where.items():
-                fits &= times[column] == value
-            margins = margin_frame(own)
-            good = margins[(margins["status"] == "ok") & (margins["margin"] >= 1)]
-            if fits.any():
-                found[title] = times[fits], frozenset(good["case"])
-        return found
 
-    def markdown(self, published: Path) -> str:
-        """A heading for every device, and below it a row for each dtype, pass and name."""
-        pieces = []
-        for title, (times, verified) in self.frames(published).items():
-            across = sorted(times[self.columns].unique())
-            rows = []
-            for (dtype, phase), problem in times.groupby(["dtype", "phase"]):
-                for name in self.names:
-                    cells = [
-                        self._cell(problem[problem[self.columns] == at], name, verified)
-                        for at in across
-                    ]
-                    if any(cells):
-                        rows.append([f"{name}, {dtype}, {phase}", *cells])
-            heads = [f"N = {at:,}" if self.columns == "length" else str(at) for at in across]
-            if rows:
-                pieces.append(
-                    f"{title}:\n\n{markdown(under([f'over {self.baseline}', *heads], rows))}"
-                )
-        return "\n".join(pieces)
-
-    def _cell(self, times: pd.DataFrame, name: str, verified: frozenset[str]) -> str:
-        mine, base = times[times["name"] == name], times[times["name"] == self.baseline]
-        if mine.empty or base.empty:
-            return ""
-        bad = mine[mine["status"] != "ok"]
-        if len(bad):
-            return str(bad["status"].iloc[0])
-        if str(mine["case"].iloc[0]) not in verified:
-            return "not verified"
-        ratios = block_ratios(mine, base)
-        return str(ratio_interval(ratios)) if ratios else ""
+def ratio_cell(times: pd.DataFrame, name: str, baseline: str, verified: frozenset[str]) -> str:
+    """A ratio with its interval, or why there is none; empty where it was not measured."""
+    mine, base = times[times["name"] == name], times[times["name"] == baseline]
+    if mine.empty or base.empty:
+        return ""
+    bad = mine[mine["status"] != "ok"]
+    if len(bad):
+        return str(bad["status"].iloc[0])
+    if str(mine["case"].iloc[0]) not in verified:
+        return "not verified"
+    ratios = block_ratios(mine, base)
+    return str(ratio_interval(ratios)) if ratios else ""
 
 
 def ratio_tables(published: Path) -> list[tuple[str, str]]:
     """Title and body of every declared table."""
-    with FILE.open("rb") as file:
-        declared = [RatioTable(**entry) for entry in tomllib.load(file)["table"]]
-    return [(one.title, one.markdown(published)) for one in declared]
+    declared = tomllib.loads(FILE.read_text(encoding="utf-8"))["table"]
+    return [(one["title"], ratio_table(published, one)) for one in declared]
 
 
 def timed(source: Source) -> list[Found]:

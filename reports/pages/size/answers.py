@@ -92,20 +92,10 @@ def _spread(name: str, t: Interval | None) -> dict[str, float | None]:
 
 @dataclass(frozen=True)
 class Found:
-    """What the records of one device say about a size.
+    """What the records of one device say about a size that was asked about.
 
-    Attributes
-    ----------
-    size : Size
-        What was asked.
-    problem : Problem or None
-        The nearest that was measured; None if no cost was.
-    here : list of Row
-        All that was measured at it.
-    answers : list of Answer
-        A row per implementation.
-    trained : list of Comparison
-        Of accuracies, against the baseline.
+    `problem` is the nearest that was measured (None if no cost was), `here` all that was measured
+    at it, `answers` a row per implementation, `trained` are accuracies against the baseline.
     """
 
     measured: Costs

@@ -18,7 +18,7 @@ from reports.claims import load_claims
 from reports.contents import NOTEBOOKS, Scope
 from reports.core.page import Output
 from reports.pages.audit.figures import intervals
-from reports.pages.audit.others import Others
+from reports.pages.audit.page import Audit
 from reports.pages.claims import Ledger, begin
 from suites.support.made_up_records import case, exact, peaks, timed, trained
 from suites.support.report_records import EVIL, write
@@ -266,8 +266,9 @@ def test_without_measured_ratios_the_command_is_named(tmp_path: Path) -> None:
 
 
 def test_the_audit_page_covers_all_papers(tmp_path: Path) -> None:
-    others = Others(Output(tmp_path, "audit"))
-    shown = [others.accuracies(), others.costs(), others.counting()]
+    page = Audit(Output(tmp_path, "audit"))
+    pieces = (page.shares, page.data_sets, page.relatedness, page.costs, page.counting)
+    shown = [piece() for piece in pieces]
     plain = "\n".join(piece.plain for piece in shown)
     assert "84.245; printed is 84.01" in plain
     assert "mean +0.72 points over 16 data sets" in plain

@@ -112,9 +112,11 @@ def test_the_words_are_fair(tmp_path: Path) -> None:
     said = " ".join(
         piece.plain
         for piece in (
-            audit.pictures(),
+            audit.best(),
+            audit.baseline(),
             audit.deviations(),
-            audit.translations(),
+            audit.translation_table(),
+            audit.translation_intervals(),
             audit.parameters(),
         )
     )
