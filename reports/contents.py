@@ -8,25 +8,17 @@ from dataclasses import dataclass
 from reports.core.html import Link
 from reports.core.source import DeviceRecords, Source
 from reports.core.words import file_name
+from reports.pages import tradeoff, trust
 from reports.pages.attention import page as attention
 from reports.pages.comparison import page as comparison
 from reports.pages.corpora import page as corpora
 from reports.pages.scaling import page as scaling
-from reports.pages.tradeoff import page as tradeoff
-from reports.pages.trust import page as trust
 
 
 @dataclass(frozen=True)
 class Scope:
-    """What the report is about.
-
-    Attributes
-    ----------
-    source : Source
-    journal : str
-        Folder for the notebooks to read; empty for the published records.
-    like : str
-        File with the reader's sizes; empty for the profile's.
+    """What the report is about: a journal for the notebooks to read (empty for the published
+    records), and a file with the reader's sizes (empty for the profile's).
     """
 
     source: Source
@@ -36,18 +28,8 @@ class Scope:
 
 @dataclass(frozen=True)
 class Page:
-    """One execution of a notebook.
-
-    Attributes
-    ----------
-    notebook : Notebook
-    name : str
-        Of its file, without suffix.
-    title : str
-    parameters : mapping
-        For the notebook, beside ``out`` and ``page``.
-    device : DeviceRecords or None
-        Whose records it shows.
+    """One execution of a notebook: the name of its file without suffix, parameters beside ``out``
+    and ``page``, and the device whose records it shows.
     """
 
     notebook: Notebook
@@ -70,34 +52,12 @@ Found = Callable[[DeviceRecords], list[tuple[str, str]]]
 class Notebook:
     """A notebook and the pages it becomes: one, or one for every device or record.
 
-    Attributes
-    ----------
-    name : str
-        Of ``notebooks/<name>.ipynb``.
-    title : str
-        Of its pages, unless these are of records.
-    reader : str
-        For whom they are, to be read after "For".
-    kinds : tuple of str
-        Records that a device must have for a page; without any there is one always.
-    given : tuple of str
-        What of `Scope` the notebook is given, as parameters.
-    record : str
-        The parameter that says of which record a page is.
-    found : callable, optional
-        Finds these records.
-    alone : bool
-        Whether one page is about all devices.
-    missing : str
-        What the index says when there are no pages.
-    group, label : str
-        Where and as what the navigation leads to the first of them; empty where `under` does.
-    under : str
-        Name of the notebook whose page leads to these.
-    front : bool
-        Whether it stands on the index, and has no file of its own.
-    weight : int
-        The heavier are begun first.
+    Its title is that of its pages unless these are of records; `reader` is read after "For". A page
+    needs records of one of its `kinds`, or else what is `missing` is said. It is `given` parts of
+    the `Scope` as parameters, and as `record` the key of one of those that are `found`. One page
+    that is `alone` is about all devices, and `front` stands on the index and has no file of its
+    own. The navigation leads to the first page by `group` and `label`, or the page of another
+    notebook does that it is `under`. The heavier (`weight`) are begun first.
     """
 
     name: str

@@ -1,32 +1,32 @@
-"""Executes notebooks with papermill, in the running Python; a kernel serves one after another."""
+"""Executes notebooks with papermill's parameters; a kernel serves one after another."""
 
 from __future__ import annotations
 
-import logging
 import os
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
+import nbformat
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_core.utils import run_sync
-from papermill.clientwrap import PapermillNotebookClient
-from papermill.engines import NBClientEngine, papermill_engines
-from papermill.log import logger
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+from papermill.iorw import load_notebook_node
+from papermill.parameterize import parameterize_notebook
 
 ROOT = Path(__file__).resolve().parents[1]
 _INSTALLED = Path(__file__).with_name("notebooks")
 NOTEBOOKS = _INSTALLED if _INSTALLED.is_dir() else ROOT / "notebooks"
 """A wheel has them inside the package, a clone beside it."""
 KERNEL = "python3"
-ENGINE = "attnbench"
 LIMIT_SECONDS = 600
 START_OVER = "from reports.core.parameters import start_over as _over; _over()"
 """What the kernel runs between two notebooks: the second finds nothing of the first."""
@@ -79,8 +79,7 @@ class Kernel:
     """
 
     def __init__(self) -> None:
-        self._manager: RunningPython | None = None
-        self._client: Any = None
+        self._client: NotebookClient | None = None
         self.started = 0
 
     def execute(self, name: str, parameters: Mapping[str, str], to: Path) -> Any:
@@ -90,79 +89,42 @@ class Kernel:
         ------
         NotebookFailed
         """
-        import papermill
-        from papermill.exceptions import PapermillExecutionError
-
+        given = load_notebook_node(str(NOTEBOOKS / f"{name}.ipynb"))
+        book = parameterize_notebook(given, dict(parameters), kernel_name=KERNEL, language="python")
         try:
-            return papermill.execute_notebook(
-                NOTEBOOKS / f"{name}.ipynb",
-                to,
-                dict(parameters),
-                engine_name=ENGINE,
-                kernel_name=KERNEL,
-                language="python",
-                progress_bar=False,
-                request_save_on_cell_execute=False,
-                live=self,
-            )
-        except PapermillExecutionError as error:
+            self._run(book)
+        except CellExecutionError as error:
             raise NotebookFailed(_one_line(f"{error.ename}: {error.evalue}")) from None
         except Exception as error:  # a kernel that can't start or dies has many types
             self.close()
             raise NotebookFailed(_one_line(f"{type(error).__name__}: {error}")) from None
+        finally:
+            nbformat.write(book, to)
+        return book
 
-    def run(self, book: Any) -> None:
-        """Execute what papermill has prepared (a `NotebookExecutionManager`)."""
-        if self._manager is None:
-            self._manager = RunningPython(kernel_name=KERNEL)
-            self.started += 1
-        client = PapermillNotebookClient(
-            book,
-            km=self._manager,
-            kernel_name=KERNEL,
-            timeout=LIMIT_SECONDS,
-            startup_timeout=60,
-            log=logger,
-        )
-        if self._client is not None:
-            client.kc = self._client.kc
+    def _run(self, book: Any) -> None:
+        before = self._client
+        manager = before.km if before else RunningPython(kernel_name=KERNEL)
+        self.started += before is None
+        client = NotebookClient(book, km=manager, timeout=LIMIT_SECONDS)
+        if before is not None:
+            client.kc = before.kc
             run_sync(_start_over)(client)
         self._client = client
         client.execute()
 
     def close(self) -> None:
         """End the kernel."""
-        client, self._manager, self._client = self._client, None, None
+        client, self._client = self._client, None
         if client is not None:
             with suppress(Exception):  # it may be dead already
                 client._cleanup_kernel()
 
 
-async def _start_over(client: PapermillNotebookClient) -> None:
+async def _start_over(client: Any) -> None:
     """Make the kernel forget, and wait until it has."""
     message = client.kc.execute(START_OVER, silent=True, store_history=False)
     await client.async_wait_for_reply(message)
-
-
-class _Engine(NBClientEngine):
-    """papermill's own engine, on a kernel that lives on."""
-
-    @classmethod
-    def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **options: Any) -> None:
-        options["live"].run(nb_man)
-
-
-papermill_engines.register(ENGINE, _Engine)
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Without papermill's log: it logs what is raised as well."""
-    logging.disable(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logging.disable(logging.NOTSET)
 
 
 def in_parallel(
@@ -191,7 +153,7 @@ def in_parallel(
                 with telling:
                     on_done(number, found[number])
 
-    with quiet(), ThreadPoolExecutor(max(1, min(workers, len(tasks)))) as pool:
+    with ThreadPoolExecutor(max(1, min(workers, len(tasks)))) as pool:
         running = [pool.submit(work) for _ in range(workers)]
         try:
             for one in as_completed(running):

@@ -26,17 +26,8 @@ OURS = ("figures", "tables", "notebooks")
 
 @dataclass(frozen=True)
 class Built:
-    """A page as far as it got.
-
-    Attributes
-    ----------
-    page : Page
-    sentences : tuple of str
-        For the index.
-    failure : str
-        One line; empty if all went well.
-    body : str
-        HTML, of the front page alone: it stands on the index.
+    """A page as far as it got: sentences for the index, a failure in one line (empty if all went
+    well), and the body of the front page alone, which stands on the index.
     """
 
     page: Page
@@ -47,15 +38,7 @@ class Built:
 
 @dataclass(frozen=True)
 class Report:
-    """What was built.
-
-    Attributes
-    ----------
-    index : Path
-    pages : tuple of Built
-    missing : tuple of str
-        What there is nothing to show of.
-    """
+    """What was built, and what there is nothing to show of."""
 
     index: Path
     pages: tuple[Built, ...]

@@ -31,17 +31,10 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class CaseName:
-    """``mechanism[.implementation][[option=value,...]][@heads]``.
+    """``mechanism[.implementation][[option=value,...]][@heads]``; without implementation or heads
+    any.
 
-    Attributes
-    ----------
-    mechanism : str
-    implementation : str
-        Empty: any.
-    options : frozenset of (str, str)
-        Exactly these; values as lower-case texts.
-    heads : int or None
-        None: any.
+    Options are exactly these; values as lower-case texts.
     """
 
     mechanism: str
@@ -108,13 +101,7 @@ def not_measured(what: str, command: str) -> Evidence:
 
 @dataclass(frozen=True)
 class DeviceFrames:
-    """The records of one device, as frames.
-
-    Attributes
-    ----------
-    records : sequence of mapping
-        By the newest code only (`harness.records.journal.newest_code`).
-    """
+    """Records of one device, by the newest code only (`harness.records.journal.newest_code`)."""
 
     records: Sequence[Record]
 

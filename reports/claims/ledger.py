@@ -218,14 +218,10 @@ def _hardware(records: Sequence[Mapping[str, Any]]) -> str:
 
 @dataclass(frozen=True)
 class LedgerScore:
-    """How many published claims have which verdict, on one device.
+    """How many published claims have which verdict on one device, by sort; there is no sum over
+    sorts.
 
-    Attributes
-    ----------
-    counts : mapping
-        By sort of claim: number of claims by what is said of them. There is no sum over sorts.
-    failed : tuple of str
-        Exact claims that do not hold, checks of ours among them.
+    `failed` are exact claims that do not hold, checks of ours among them.
     """
 
     counts: Mapping[Sort, Mapping[str, int]]

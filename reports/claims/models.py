@@ -6,7 +6,7 @@ import itertools
 import math
 import shlex
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from harness.experiments.conclusion import Comparison, Conclusion
@@ -86,25 +86,28 @@ def declared_for(claim: Claim, device: DeviceFrames) -> Declared | None:
     """The declared comparison that answers a claim: one question has one family.
 
     Declared before its runs rather than exploratory, by a design file rather than by a command, of
-    the names that the claim prefers, in the largest family; None if every declared one is
-    unfinished, or is about something else.
+    the names that the claim prefers, in the largest family; None if none is finished.
     """
     p = claim.parameters
     found: list[tuple[tuple[bool, bool, int, int, str], Declared]] = []
     for family in device.conclusions:
-        planned = family.record.get("plan") is not None
+        planned, at = family.record.get("plan") is not None, str(family.record.get("at"))
         for c in family.comparisons:
             if c.task != p["task"] or c.metric != _metric(claim) or not c.complete:
                 continue
-            for first, second, sign in ((c.first, c.second, 1), (c.second, c.first, -1)):
-                far = (_place(p["first"], first), _place(p["second"], second))
-                if None in far or c.difference is None or not same_form(first, second, p["first"]):
-                    continue
-                nearness = -sum(one or 0 for one in far)
-                at = str(family.record.get("at"))
+            for sign, nearness in _sides(claim, c.first, c.second) if c.difference else ():
                 rank = (not c.exploratory, planned, nearness, c.together, at)
                 found.append((rank, (family, c, sign)))
     return max(found, key=lambda one: one[0], default=(None, None))[1]
+
+
+def _sides(claim: Claim, first: str, second: str) -> Iterator[tuple[int, int]]:
+    """1, or -1 where they are the claim's turned, and how near to the names that it prefers."""
+    p = claim.parameters
+    for sign, (one, other) in ((1, (first, second)), (-1, (second, first))):
+        far = (_place(p["first"], one), _place(p["second"], other))
+        if None not in far and same_form(one, other, p["first"]):
+            yield sign, -sum(place or 0 for place in far)
 
 
 def _place(given: str | Sequence[str], name: str) -> int | None:
@@ -131,13 +134,13 @@ def _by_design(claim: Claim, declared: Declared) -> Evidence:
         low,
         high,
         f"{'; '.join([said, *whole])}.",
-        tuple(str(run["key"]) for run in c.runs),
-        answer=None if decided and not void else "undecided",
+        _keys(c.runs),
+        answer=_undecided(not decided or bool(void)),
     )
 
 
-def _keys(pairs: PairedRuns) -> tuple[str, ...]:
-    return tuple(str(r["key"]) for pair in pairs.values() for r in pair)
+def _keys(runs: Iterable[Record]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(str(r["key"]) for r in runs))
 
 
 def _metric(claim: Claim) -> str:
@@ -168,6 +171,7 @@ def accuracy_difference(claim: Claim, device: DeviceFrames) -> Evidence:
     pairs = pairs_of(claim, device)
     if not pairs:
         return _none_paired(claim, p.get("recipe", ()))
+    keys = _keys(itertools.chain(*pairs.values()))
     first, second = (
         ModelRuns(str(runs[0]["model"]), task, metric, runs)
         for runs in zip(*pairs.values(), strict=True)
@@ -175,7 +179,9 @@ def accuracy_difference(claim: Claim, device: DeviceFrames) -> Evidence:
     found = against(first, second)
     if found is None:
         return Evidence(
-            reason=f"no finished pair on {task}.", keys=_keys(pairs), answer="undecided"
+            reason=f"no finished pair on {task}.",
+            keys=keys,
+            answer="undecided",
         )
     d, unit = found.difference, unit_of(metric)
     scale = unit.scale if first.higher_is_better else -unit.scale
@@ -199,7 +205,15 @@ def accuracy_difference(claim: Claim, device: DeviceFrames) -> Evidence:
     # An equality is not concluded from this test.
     p_value = d.p if answer is None and "positive" in claim.tolerance else math.nan
     said = f"{said}; p = {d.p:.2g}; declared in no family."
-    return Evidence(scale * d.difference, low, high, said, _keys(pairs), answer=answer, p=p_value)
+    return Evidence(
+        scale * d.difference,
+        low,
+        high,
+        said,
+        keys,
+        answer=answer,
+        p=p_value,
+    )
 
 
 def difference_over_tasks(claim: Claim, device: DeviceFrames) -> Evidence:
@@ -219,12 +233,8 @@ def difference_over_tasks(claim: Claim, device: DeviceFrames) -> Evidence:
         for row in () if family.overall is None else family.overall.rows:
             if gathered(row.shared) != (p["task"],) or row.tasks.difference is None:
                 continue
-            names = (row.model, family.baseline)
-            for (first, second), sign in ((names, 1), (names[::-1], -1)):
-                far = (_place(p["first"], first), _place(p["second"], second))
-                if None not in far and same_form(first, second, p["first"]):
-                    rank = (early, planned, -sum(one or 0 for one in far), at)
-                    found.append((rank, (family, row, sign)))
+            for sign, nearness in _sides(claim, row.model, family.baseline):
+                found.append(((early, planned, nearness, at), (family, row, sign)))
     if not found:
         return _none_paired(claim, p.get("recipe", ()))
     family, row, sign = max(found, key=lambda one: one[0])[1]
@@ -242,8 +252,7 @@ def difference_over_tasks(claim: Claim, device: DeviceFrames) -> Evidence:
         f"judged in {plan['file'] if plan else family.title}",
     ]
     runs = [r for c in family.comparisons if c.first == row.model for r in c.runs]
-    answer: Answer | None = None if row.verdict in DECIDED else "undecided"
-    keys = tuple(dict.fromkeys(str(r["key"]) for r in runs))
+    keys, answer = _keys(runs), _undecided(row.verdict not in DECIDED)
     return Evidence(scale * d.difference, low, high, f"{'; '.join(said)}.", keys, answer=answer)
 
 
@@ -255,16 +264,23 @@ def epoch_ratio(claim: Claim, device: DeviceFrames) -> Evidence:
     pairs = pairs_of(claim, device)
     if not pairs:
         return _none_paired(claim)
+    keys = _keys(itertools.chain(*pairs.values()))
     first, second = next(iter(pairs.values()))
     t = ratio_interval([epoch_seconds(a) / epoch_seconds(b) for a, b in pairs.values()])
     said = (
         f"{first['model']} over {second['model']}: {t} in seconds per epoch on "
         f"{claim.parameters['task']}"
     )
-    if t.count < LEAST_SEEDS:
-        few = f"{said}; fewer than {LEAST_SEEDS} seeds."
-        return Evidence(t.ratio, t.low, t.high, few, _keys(pairs), answer="undecided")
-    return Evidence(t.ratio, t.low, t.high, f"{said}.", _keys(pairs))
+    few = t.count < LEAST_SEEDS
+    said += f"; fewer than {LEAST_SEEDS} seeds." if few else "."
+    return Evidence(
+        t.ratio,
+        t.low,
+        t.high,
+        said,
+        keys,
+        answer=_undecided(few),
+    )
 
 
 def selected_shares(claim: Claim, device: DeviceFrames) -> Evidence:
@@ -299,9 +315,13 @@ def selected_shares(claim: Claim, device: DeviceFrames) -> Evidence:
         f"{d.mean_second:.1f} % as heads, {d.count_first} seeds"
         f"{': too few to conclude' if few else ''}."
     )
-    keys = tuple(str(r["key"]) for r in runs)
-    answer: Answer | None = "undecided" if few else None
-    return Evidence(d.difference, d.low, d.high, said, keys, answer=answer)
+    keys = _keys(runs)
+    return Evidence(d.difference, d.low, d.high, said, keys, answer=_undecided(few))
+
+
+def _undecided(few: bool) -> Answer | None:
+    """Of few nothing is concluded; else the region of the claim decides."""
+    return "undecided" if few else None
 
 
 def content_over_stop_words(claim: Claim, device: DeviceFrames) -> Evidence:
@@ -349,7 +369,7 @@ def _over_sentences(claim: Claim, device: DeviceFrames, field: str, scale: float
         f"{newest['model']} on {newest['task']}, {len(runs)} seed{'s' * (len(runs) != 1)}, "
         f"{sentences} sentences"
     )
-    keys = tuple(str(r["key"]) for r in runs)
+    keys = _keys(runs)
     if len(runs) < LEAST_SEEDS:
         few = f"{said}: fewer than {LEAST_SEEDS} seeds, nothing is concluded."
         return Evidence(mean, mean, mean, few, keys, answer="undecided")

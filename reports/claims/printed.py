@@ -35,14 +35,10 @@ def load_all() -> dict[str, dict[str, Any]]:
 
 @dataclass(frozen=True)
 class PrintedNumber:
-    """A printed number, or one formed from such, with the ends that rounding allows.
+    """A printed number, or one formed from such, with the ends that rounding allows; nan without
+    one.
 
-    Attributes
-    ----------
-    value, low, high : float
-        nan without one.
-    text : str
-        As printed, with its unit; or how it comes from what is printed.
+    The text is as printed, with its unit; or how it comes from what is printed.
     """
 
     value: float = math.nan
@@ -135,14 +131,7 @@ def column_of(table: Mapping[str, Any], column: str) -> dict[str, PrintedNumber]
 
 @dataclass(frozen=True)
 class Asked:
-    """An audit claim beside the transcribed tables, all that its query may look at.
-
-    Attributes
-    ----------
-    claim : Claim
-    tables : mapping
-        By paper.
-    """
+    """An audit claim beside the transcribed tables by paper: all that its query may look at."""
 
     claim: Claim
     tables: Tables

@@ -15,15 +15,8 @@ from reports.claims.printed import cell, number, summaries
 class Contrast:
     """A model minus another one on one data set, from printed numbers.
 
-    Attributes
-    ----------
-    data, other : str
-    first, second : Summary
-    test : WelchResult
-    adjusted_p : float
-        Holm's, over the contrasts of one family.
-    lowest_p, highest_p : float
-        What rounding of the printed means and deviations allows.
+    `adjusted_p` is Holm's over the contrasts of one family, `lowest_p` and `highest_p` are what
+    rounding of the printed means and deviations allows.
     """
 
     data: str
@@ -99,21 +92,13 @@ def contrasts(table: Mapping[str, Any], subject: str, others: Mapping[str, str])
 
 @dataclass(frozen=True)
 class ImpliedInterval:
-    """The interval that a printed difference and p-value imply, under one reading.
-
-    Attributes
-    ----------
-    setup, reading : str
-    difference, low, high, p : float
-    runs : int
-    paired : bool
-    """
+    """The interval that a printed difference and p-value imply, under one reading."""
 
     setup: str
     reading: str
-    difference: float
-    low: float
-    high: float
+    difference_bleu: float
+    low_bleu: float
+    high_bleu: float
     p: float
     runs: int
     paired: bool
@@ -141,30 +126,23 @@ def implied(table: Mapping[str, Any]) -> list[ImpliedInterval]:
 class FoldDeviation:
     """A printed deviation over folds beside the one that counting alone gives.
 
-    Attributes
-    ----------
-    data, model : str
-    accuracy, printed, expected : float
-        In points; expected is sqrt(a (1 - a) / examples per fold).
-    p : float
-        Probability of a deviation at most as large as printed (plus rounding) if folds differ by
-        counting alone, from chi squared.
-    adjusted_p : float
-        Holm's, over all of the table.
+    Counting gives sqrt(a (1 - a) / examples per fold); `p` is the probability of a deviation at
+    most as large as printed (plus rounding) if folds differ by counting alone, from chi squared,
+    `p_holm` over all of the table.
     """
 
     data: str
     model: str
-    accuracy: float
-    printed: float
-    expected: float
+    accuracy_percent: float
+    printed_points: float
+    counting_points: float
     p: float
-    adjusted_p: float
+    p_holm: float
 
     @property
     def implausible(self) -> bool:
         """Whether it is too small to be chance."""
-        return self.adjusted_p < ALPHA
+        return self.p_holm < ALPHA
 
 
 def fold_deviations(table: Mapping[str, Any]) -> list[FoldDeviation]:

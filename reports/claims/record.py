@@ -31,36 +31,19 @@ class Claim:
     Attributes
     ----------
     id : str
-        ``<paper>-<item>-<name>``.
-    item : int
-        Its number in the list of claims.
-    paper : str
-        Name of the paper's transcription in ``published_tables/``.
-    place : str
-        Table, figure or section.
+        ``<paper>-<item>-<name>``, item being its number in the list of claims.
     line : str
-        What the paper says, word for word.
-    statement : str
-        The claim in plain words.
+        What the paper says, word for word; `statement` in plain words.
     kind : {"exact", "audit", "measured", "not testable"}
         *exact*: settled by what ``attnbench verify`` records; *audit*: by the papers' printed
         numbers alone; *measured*: by a journal.
     setup : str
         How the published number was obtained, and how ours is.
     query : str
-        Name of a query; empty if not testable.
-    parameters : mapping
-        Of the query.
-    published : mapping
-        Where the published number is printed, see `reports.claims.printed`; empty without one.
-    tolerance : mapping
-        What counts as reproduced, see `reports.claims.verdict`.
-    page : str
-        Page of the report that shows what is behind it.
-    why : str
-        Why it is not testable.
-    note : str
-        What a reader must know beside the verdict.
+        Name of a query, with its `parameters`; empty if not testable, and then `why`.
+    published, tolerance : mapping
+        Where the published number is printed (`reports.claims.printed`), empty without one; what
+        counts as reproduced (`reports.claims.verdict`).
     whose : {"paper", "elsewhere", "ours"}
         The paper states it; it states it of other data than it is tried on here; no paper states
         it, it is a check of ours. Only the first are counted.

@@ -120,13 +120,16 @@ def implied_by_p(asked: Asked) -> Evidence:
     mine = [r for r in implied(asked.paper["table6"]) if r.setup == asked.p["setup"]]
     one = next(r for r in mine if r.paired)
     steps = tuple(
-        f"{r.reading}: {r.difference:.2f} with p = {r.p:.3f} implies a 95 % interval of "
-        f"[{r.low:.2f}, {r.high:.2f}]"
+        f"{r.reading}: {r.difference_bleu:.2f} with p = {r.p:.3f} implies a 95 % interval of "
+        f"[{r.low_bleu:.2f}, {r.high_bleu:.2f}]"
         for r in mine
     )
     shown = one.p < ALPHA
+    answer = holds(shown)
     said = f"the printed p is {one.p:.3f}: {'below' if shown else 'not below'} .05."
-    return Evidence(one.difference, one.low, one.high, said, steps=steps, answer=holds(shown))
+    return Evidence(
+        one.difference_bleu, one.low_bleu, one.high_bleu, said, steps=steps, answer=answer
+    )
 
 
 def paired(asked: Asked) -> Evidence:
@@ -185,15 +188,18 @@ def deviation(asked: Asked) -> Evidence:
     every = fold_deviations(table)
     f = next(one for one in every if (one.data, one.model) == (p["column"], p["row"]))
     examples = table["folds"][p["column"]] / table["replicates"][p["column"]]
+    share = f.accuracy_percent / 100
     steps = (
-        f"folds of {examples:g} examples at {f.accuracy:.1f} % differ at least by counting: "
-        f"sqrt({f.accuracy / 100:.3f} x {1 - f.accuracy / 100:.3f} / {examples:g}) = "
-        f"{f.expected:.2f} points",
-        f"printed {f.printed:.1f}; so little has p = {p_words(f.p)} (chi squared), "
-        f"{p_words(f.adjusted_p)} after Holm over {len(every)} printed deviations",
+        f"folds of {examples:g} examples at {100 * share:.1f} % differ at least by counting: "
+        f"sqrt({share:.3f} x {1 - share:.3f} / {examples:g}) = "
+        f"{f.counting_points:.2f} points",
+        f"printed {f.printed_points:.1f}; so little has p = {p_words(f.p)} (chi squared), "
+        f"{p_words(f.p_holm)} after Holm over {len(every)} printed deviations",
     )
     said = (
-        f"{f.model} on {f.data}: printed {f.printed:.1f}, counting alone gives {f.expected:.1f} "
-        f"(p = {p_words(f.adjusted_p)} after Holm)."
+        f"{f.model} on {f.data}: printed {f.printed_points:.1f}, counting alone gives "
+        f"{f.counting_points:.1f} (p = {p_words(f.p_holm)} after Holm)."
     )
-    return counted(f.printed, said, steps, "not reproduced" if f.implausible else "undecided")
+    return counted(
+        f.printed_points, said, steps, "not reproduced" if f.implausible else "undecided"
+    )

@@ -22,16 +22,7 @@ NOT_MEASURED = "not measured yet"
 
 @dataclass(frozen=True)
 class Region:
-    """The values that count as reproduced.
-
-    Attributes
-    ----------
-    least, most : float
-    says : str
-        In words.
-    strict : bool
-        Whether the ends themselves do not count: a difference must exclude zero.
-    """
+    """Values that count as reproduced; `strict`: not the ends, as a difference excludes zero."""
 
     least: float
     most: float
@@ -106,23 +97,12 @@ def region(tolerance: Mapping[str, Any], published: float) -> Region:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a query found.
+    """What a query found: a value with its interval (nan where there is none), a sentence, keys of
+    the records behind it, the arithmetic line by line.
 
-    Attributes
-    ----------
-    value, low, high : float
-        With its interval; nan where there is none.
-    reason : str
-        One sentence.
-    keys : tuple of str
-        Of the records behind it.
-    steps : tuple of str
-        The arithmetic, line by line.
-    answer : Answer or None
-        Where the query itself decides (a test with a correction for several, say); None: the
-        region of the claim does.
-    p : float
-        Of the test against no difference, where one counts among others (Holm); else nan.
+    `answer`: where the query itself decides (a test with a correction for several, say); None: the
+    region of the claim does. `p`: of the test against no difference, where one counts among others
+    (Holm); else nan.
     """
 
     value: float = math.nan
@@ -139,24 +119,11 @@ class Evidence:
 class Verdict(Evidence):
     """What is said of a claim on one device, or without any: the evidence, judged.
 
-    Attributes
-    ----------
-    claim : Claim
-    verdict : {"reproduced", "not reproduced", "undecided", "not testable here"}
-    published : str
-        The published number in words, with the arithmetic that makes it a ratio, say.
-    published_value : float
-    wanted : str
-        What counts as reproduced.
-    device : str
-        Key of the device; empty where none is needed.
-    page : str
-        File of the report.
-    direction : str
-        Of a measured claim that is settled: ``as published``; ``more favourable`` or ``less
-        favourable`` to the paper than what it printed; ``opposite`` to it. Else empty.
-    hardware : str
-        Of costs that were measured: whether on the same class of hardware as the published ones.
+    `published` is the published number in words, with the arithmetic that makes it a ratio, say;
+    `wanted` what counts as reproduced; `device` its key, `page` a file of the report. `direction`,
+    of a measured claim that is settled: ``as published``; ``more favourable`` or ``less
+    favourable`` to the paper than what it printed; ``opposite`` to it. `hardware`, of costs that
+    were measured: whether on the same class as the published ones.
     """
 
     claim: Claim
@@ -214,25 +181,17 @@ class Verdict(Evidence):
 
     def as_json(self) -> dict[str, Any]:
         """All of it, the claim's fields first."""
-        c = self.claim
         of_claim = ("id", "item", "paper", "place", "line", "statement", "kind", "setup")
         found = ("published", "published_value", "wanted", "verdict", "reason")
+        counted = ("sort", "whose", "same_as", "lacks")
         return {
-            **{name: getattr(c, name) for name in of_claim},
+            **{name: getattr(self.claim, name) for name in of_claim},
             **{name: getattr(self, name) for name in found},
-            "sort": c.sort,
-            "whose": c.whose,
-            "same_as": c.same_as,
-            "lacks": c.lacks,
-            "direction": self.direction,
-            "hardware": self.hardware,
-            "value": self.value,
+            **{name: getattr(self.claim, name) for name in counted},
+            **{name: getattr(self, name) for name in ("direction", "hardware", "value")},
             "unit": self.unit.strip(),
-            "low": self.low,
-            "high": self.high,
-            "device": self.device,
-            "page": self.page,
+            **{name: getattr(self, name) for name in ("low", "high", "device", "page")},
             "records": list(self.keys),
             "arithmetic": list(self.steps),
-            "note": c.note,
+            "note": self.claim.note,
         }

@@ -32,6 +32,34 @@ def panel(
     return figure, axes
 
 
+def panels(
+    count: int,
+    across: int,
+    each: tuple[float, float],
+    edges: tuple[float, float, float, float],
+    gaps: tuple[float, float] = (0.2, 0.0),
+    **share: Any,
+) -> tuple[Figure, Any]:
+    """Rows of panels of one size; inches of each, at the left, right, below, above, and between."""
+    columns, rows = min(across, count), math.ceil(count / across)
+    left, right, bottom, top = edges
+    width = left + right + columns * each[0] + (columns - 1) * gaps[0]
+    height = bottom + top + rows * each[1] + (rows - 1) * gaps[1]
+    figure = Figure(figsize=(width, height))
+    drawn = figure.subplots(rows, columns, squeeze=False, **share)
+    figure.subplots_adjust(
+        left=left / width,
+        right=1 - right / width,
+        bottom=bottom / height,
+        top=1 - top / height,
+        wspace=gaps[0] / each[0],
+        hspace=gaps[1] / each[1],
+    )
+    for axes in drawn.flat[count:]:
+        axes.set_axis_off()
+    return figure, drawn
+
+
 def row_panel(
     count: int,
     left: float = 0.36,
@@ -42,14 +70,8 @@ def row_panel(
 ) -> tuple[Figure, Axes]:
     """A panel that is as high as its rows need.
 
-    Parameters
-    ----------
-    count : int
-        Of rows.
-    left, right : float
-        Where it begins and ends; names stand before it, remarks behind it.
-    each, width : float
-        Inches of a row, and of the figure.
+    `left` and `right`: where it begins and ends, names stand before it, remarks behind it; `each`
+    and `width`: inches of a row, and of the figure.
     """
     height = 1.45 + each * count
     margins = {"left": left, "right": right, "bottom": 0.55 / height, "top": 1 - 0.7 / height}
@@ -81,12 +103,8 @@ def note(
 ) -> None:
     """Write beside a place, shifted by points; it may stand outside of the axes.
 
-    Parameters
-    ----------
-    align : str
-        Which part of the text stands there, across and up: ``right center``.
-    within : str or Transform
-        Of which coordinates the place is.
+    `align` is which part of the text stands there, across and up (``right center``), `within` of
+    which coordinates the place is.
     """
     across, up = align.split()
     axes.annotate(
@@ -105,13 +123,7 @@ def note(
 
 
 def spread(positions: Sequence[float], gap: float) -> list[float]:
-    """Positions moved as little as possible (least squares) so that they are a gap apart.
-
-    Parameters
-    ----------
-    positions : sequence of float
-        In ascending order, which is kept.
-    """
+    """Ascending positions, moved as little as possible (least squares) to be a gap apart."""
     steps = gap * np.arange(len(positions))
     # Without the gaps that they must have they only may not fall.
     moved = isotonic_regression(np.asarray(positions) - steps).x + steps
@@ -163,13 +175,8 @@ def bare(axes: Axes) -> None:
 class LengthFormatter(Formatter):
     """Lengths with thousands separated; one that would touch a longer one's label has none.
 
-    The longest is always named, its tick marks stay: what can be read is settled when the figure
-    is drawn, from the room that the axis has then.
-
-    Parameters
-    ----------
-    of : Axes
-        Whose x axis it labels.
+    The longest is always named, its tick marks stay: what can be read is settled when the figure is
+    drawn, from the room that the x axis has then.
     """
 
     def __init__(self, of: Axes) -> None:
@@ -225,10 +232,7 @@ def headed(
 ) -> None:
     """The title of a figure of several panels, and under it in grey how it is drawn.
 
-    Parameters
-    ----------
-    left, gap : float
-        Where both begin, and how far apart they are, as shares of the figure.
+    `left` and `gap`, where both begin and how far apart they are, are shares of the figure.
     """
     figure.text(left, 0.985, title, fontsize=10.5, fontweight="bold", va="top")
     if under:

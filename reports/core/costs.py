@@ -20,14 +20,9 @@ from reports.core.sweeps import LengthSweep, problem_order, sweeps
 class Costs:
     """Costs on one device.
 
-    Attributes
-    ----------
-    device : DeviceRecords
-    profile : Profile
-        For baseline, subject and reference size, which are the same in all profiles.
-    baseline : str
-        ``mechanism.implementation`` that all ratios are formed to; the profile's unless given.
-        Only that one has a control, and so a noise floor.
+    The profile is for baseline, subject and reference size, which are the same in all of them. All
+    ratios are formed to `baseline`, the profile's unless given; only that one has a control, and so
+    a noise floor.
     """
 
     def __init__(self, device: DeviceRecords, baseline: str = "") -> None:

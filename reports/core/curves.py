@@ -10,7 +10,7 @@ import seaborn
 from matplotlib.axes import Axes
 
 from harness.records.ratios import Row
-from reports.core.axes import End, label_ends, length_axis, note, ratio_axis, value_axis
+from reports.core.axes import End, bare, label_ends, length_axis, note, ratio_axis, value_axis
 from reports.core.style import LINES, Look, look, text_colour
 from reports.core.sweeps import length_of
 
@@ -22,14 +22,8 @@ FAILED = ("oom", "timeout", "crash", "wrong")
 class Quantity(NamedTuple):
     """A cost of one call that is drawn against length.
 
-    Attributes
-    ----------
-    label : str
-        Of its axis; ``{}`` stands for the baseline.
-    value : callable
-        Of a row; nan where it is not known.
-    over : bool
-        Whether it is a ratio to the baseline's.
+    ``{}`` in the label of its axis stands for the baseline; `value` of a row is nan where it is not
+    known; `over` says whether it is a ratio to the baseline's.
     """
 
     label: str
@@ -139,14 +133,7 @@ def draw_lines(
 ) -> None:
     """A line per series, in its colour, with its marker and its stroke.
 
-    Parameters
-    ----------
-    lines, styles : mapping
-        By series.
-    bars : bool
-        Whether the points have intervals.
-    more
-        For matplotlib, of lines and bars.
+    `bars`: whether the points have intervals; `more` is for matplotlib, of lines and bars.
     """
     how: dict[str, Any] = {"estimator": None}
     if bars:
@@ -179,6 +166,22 @@ def draw_lines(
         # Whatever is drawn of data has a label: it stands in the CSV beside the figure.
         drawn: Any = axes.containers[-1] if bars else axes.lines[-1]
         drawn.set_label(name)
+
+
+def named_lines(
+    axes: Axes,
+    lines: Mapping[str, Sequence[Point]],
+    styles: Mapping[str, tuple[Look, str]],
+    **more: Any,
+) -> None:
+    """Lines with intervals, each with its name at its end: for axes that are set up already."""
+    draw_lines(axes, lines, styles, **more)
+    bare(axes)
+    ends = [
+        (some[-1].x, some[-1].y, name, text_colour(styles[name][0].colour))
+        for name, some in lines.items()
+    ]
+    label_ends(axes, ends)
 
 
 def draw_cost(axes: Axes, lines: Lines, what: str, baseline: str, guides: bool = False) -> None:

@@ -6,33 +6,19 @@ guides, axes and ornaments.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection, PathCollection, PolyCollection, QuadMesh
+from matplotlib.collections import PathCollection, PolyCollection, QuadMesh
 from matplotlib.container import BarContainer, ErrorbarContainer
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 
-COLUMNS = (
-    "panel",
-    "series",
-    "kind",
-    "x",
-    "y",
-    "low",
-    "high",
-    "x_low",
-    "x_high",
-    "value",
-    "x_axis",
-    "y_axis",
-)
+COLUMNS = ("panel", "series", "kind", "x", "y", "low", "high", "x_low", "x_high", "value")
+Row = dict[str, Any]
 
 
 def labelled(artist: Any) -> str:
@@ -52,7 +38,7 @@ def data_of(figure: Figure) -> pd.DataFrame:
         ``cell`` (with ``value``).
         Units stand in the texts of the axes, ``x_axis`` and ``y_axis``.
     """
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for number, axes in enumerate(figure.axes):
         common = {
             "panel": axes.get_title(loc="left") or axes.get_title() or str(number),
@@ -60,10 +46,10 @@ def data_of(figure: Figure) -> pd.DataFrame:
             "y_axis": axes.get_ylabel(),
         }
         rows += [{**common, **row} for row in _of_axes(axes)]
-    return pd.DataFrame(rows, columns=list(COLUMNS))
+    return pd.DataFrame(rows, columns=[*COLUMNS, "x_axis", "y_axis"])
 
 
-def _of_axes(axes: Axes) -> Iterator[dict[str, Any]]:
+def _of_axes(axes: Axes) -> Iterator[Row]:
     inside: set[Line2D] = set()
     for container in axes.containers:
         if isinstance(container, ErrorbarContainer):
@@ -78,78 +64,63 @@ def _of_axes(axes: Axes) -> Iterator[dict[str, Any]]:
         label = labelled(collection)
         if label and isinstance(collection, PolyCollection):
             for path in collection.get_paths():
-                for x, y in np.asarray(path.vertices, dtype=float):
-                    yield {"series": label, "kind": "band", "x": float(x), "y": float(y)}
+                yield from _each(label, "band", np.asarray(path.vertices, dtype=float))
         elif label and isinstance(collection, PathCollection):
-            for x, y in np.ma.filled(np.ma.asarray(collection.get_offsets(), dtype=float), np.nan):
-                yield {"series": label, "kind": "point", "x": float(x), "y": float(y)}
+            offsets: Any = np.ma.asarray(collection.get_offsets(), dtype=float)
+            yield from _each(label, "point", np.ma.filled(offsets, np.nan))
         elif label and isinstance(collection, QuadMesh):
             yield from _cells(label, collection.get_array())
     for image in axes.images:
-        if isinstance(image, AxesImage) and (label := labelled(image)):
+        if label := labelled(image):
             yield from _cells(label, image.get_array())
 
 
-def _points(label: str, line: Line2D) -> Iterator[dict[str, Any]]:
+def _points(label: str, line: Line2D) -> Iterator[Row]:
     x, y = np.asarray(line.get_xdata(orig=False)), np.asarray(line.get_ydata(orig=False))
-    interval = label.endswith(INTERVAL)
-    if interval and len(x) == 2 and y[0] == y[1]:
-        yield {
-            "series": label.removesuffix(INTERVAL),
-            "kind": "interval",
-            "y": float(y[0]),
-            "low": float(min(x)),
-            "high": float(max(x)),
-        }
-        return
-    for a, b in zip(x, y, strict=True):
-        yield {"series": label, "kind": "point", "x": float(a), "y": float(b)}
+    if label.endswith(INTERVAL) and len(x) == 2 and y[0] == y[1]:
+        ends = {"y": float(y[0]), "low": float(min(x)), "high": float(max(x))}
+        yield {"series": label.removesuffix(INTERVAL), "kind": "interval", **ends}
+    else:
+        yield from _each(label, "point", zip(x, y, strict=True))
+
+
+def _each(label: str, kind: str, points: Iterable[Any]) -> Iterator[Row]:
+    for x, y in points:
+        yield {"series": label, "kind": kind, "x": float(x), "y": float(y)}
 
 
 INTERVAL = ": 95 % interval"
 """Ending of the label of a line from one end of an interval to the other."""
 
 
-def _error_bars(container: ErrorbarContainer) -> Iterator[dict[str, Any]]:
+def _error_bars(container: ErrorbarContainer) -> Iterator[Row]:
     label = labelled(container)
     line, _, bars = container.lines
     if not label:
         return
-    ends: dict[str, dict[float, tuple[float, float]]] = {"y": {}, "x": {}}
-    for bar in bars:
-        if isinstance(bar, LineCollection):
-            for segment in bar.get_segments():
-                if len(segment) < 2:
-                    continue  # a point without an interval
-                (x, y), (x_end, y_end) = segment[0], segment[-1]
-                if x == x_end:
-                    ends["y"][float(x)] = (float(y), float(y_end))
-                else:
-                    ends["x"][float(y)] = (float(x), float(x_end))
-    nothing = (math.nan, math.nan)
+    up: dict[float, Row] = {}
+    across: dict[float, Row] = {}
+    for segment in (one for bar in bars for one in bar.get_segments()):
+        if len(segment) < 2:
+            continue  # a point without an interval
+        (x, y), (x_end, y_end) = segment[0], segment[-1]
+        if x == x_end:
+            up[x] = {"low": float(y), "high": float(y_end)}
+        else:
+            across[y] = {"x_low": float(x), "x_high": float(x_end)}
     for x, y in zip(np.asarray(line.get_xdata()), np.asarray(line.get_ydata()), strict=True):
-        low, high = ends["y"].get(float(x), nothing)
-        left, right = ends["x"].get(float(y), nothing)
-        yield {
-            "series": label,
-            "kind": "interval",
-            "x": float(x),
-            "y": float(y),
-            "low": low,
-            "high": high,
-            "x_low": left,
-            "x_high": right,
-        }
+        (row,) = _each(label, "interval", [(x, y)])
+        yield {**row, **up.get(x, {}), **across.get(y, {})}
 
 
-def _bars(container: BarContainer) -> Iterator[dict[str, Any]]:
+def _bars(container: BarContainer) -> Iterator[Row]:
     if label := labelled(container):
         for bar in container.patches:
             middle = bar.get_x() + bar.get_width() / 2
             yield {"series": label, "kind": "bar", "x": middle, "y": bar.get_height()}
 
 
-def _cells(label: str, array: Any) -> Iterator[dict[str, Any]]:
+def _cells(label: str, array: Any) -> Iterator[Row]:
     values: Any = np.ma.filled(np.ma.asarray(array, dtype=float), np.nan)
     for y, row in enumerate(values):
         for x, value in enumerate(row):

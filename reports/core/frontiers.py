@@ -17,21 +17,9 @@ NONE = "No frontier was searched on this device: attnbench frontier finds the lo
 class Reach:
     """The longest sequence of one case within one pair of limits.
 
-    Attributes
-    ----------
-    name, label : str
-        ``mtsa.algorithm1``, and with its heads ``mtsa.algorithm1 8h``.
-    batch, d_in, d_out, heads : int
-    dtype, phase, settings : str
-    memory_limit_bytes, seconds_limit : float
-    longest : int or None
-        None if no length fitted.
-    first_miss : int or None
-        The shortest length above it that did not; None where the largest length tried fitted.
-    why : str
-        Status of that length.
-    peak_bytes, pass_seconds : float
-        At the longest; nan without one.
+    `label` is the name with its heads, `longest` None if no length fitted, `first_miss` the
+    shortest length above it that did not (None where the largest tried fitted), `why` its status.
+    Peak and seconds are at the longest; nan without one.
     """
 
     name: str

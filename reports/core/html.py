@@ -11,8 +11,6 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from reports.core.style import dark_rules
-
 TEMPLATES = Path(__file__).resolve().parents[1] / "templates"
 GENERATOR = "attnbench report"
 
@@ -29,20 +27,9 @@ class Link:
 class Frame:
     """What stands around a page.
 
-    Attributes
-    ----------
-    groups : mapping
-        Links of the navigation by their group; empty for a page that stands alone.
-    current : str
-        File of the entry that the page belongs to.
-    reader : str
-        For whom the page is.
-    others : sequence of Link
-        The same page of other devices or models.
-    file : str
-        Its own.
-    notebook : str
-        Path of the executed notebook that made it; empty without one.
+    Links of the navigation by group (none for a page that stands alone), the file of the entry that
+    it belongs to, for whom it is, the same page of other devices or models, its own file, and the
+    path of the executed notebook that made it.
     """
 
     groups: Mapping[str, Sequence[Link]] = field(default_factory=dict)
@@ -82,7 +69,7 @@ def fill(template: str, title: str, frame: Frame | None = None, **values: Any) -
             frame=frame or Frame(),
             generator=GENERATOR,
             # Our own files, no text of anyone's.
-            style=Markup((TEMPLATES / "report.css").read_text("utf-8") + dark_rules()),
+            style=Markup((TEMPLATES / "report.css").read_text("utf-8")),
             script=Markup((TEMPLATES / "tables.js").read_text("utf-8")),
             **values,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -32,17 +32,7 @@ _NO_METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 
 @dataclass(frozen=True)
 class Shown:
-    """A piece of a page; Jupyter displays it.
-
-    Attributes
-    ----------
-    html : str
-        Escaped.
-    plain : str
-        For readers without HTML.
-    sentences : tuple of str
-        For the index.
-    """
+    """A piece of a page: escaped HTML, plain text for readers without, sentences for the index."""
 
     html: str
     plain: str = ""
@@ -102,34 +92,23 @@ def steps(lines: Sequence[str]) -> Shown:
     return Shown(pieces().steps(lines), "\n".join(lines))
 
 
-def table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], words: Sequence[int] = (0,)
-) -> Shown:
-    """A table of texts; a `Cell` has more to it.
+def table(rows: Iterable[Mapping[str, str]], words: Sequence[int] = (0,)) -> Shown:
+    """A table of texts by the heading of their column; a `Cell` has more to it.
 
-    Parameters
-    ----------
-    words : sequence of int
-        Columns that hold words: left-aligned, and wrapped (but the first); the others are numbers.
+    Columns of `words` are left-aligned and wrapped (but the first); the others are numbers. Without
+    a row there is no table.
     """
-    lines = [[Cell.of(cell) for cell in row] for row in rows]
-    texts: list[Sequence[str]] = [columns, *lines]
-    plain = "\n".join("  ".join(row) for row in texts)
-    return Shown(pieces().table(columns, lines, words), plain)
+    lines = [{head: Cell.of(cell) for head, cell in row.items()} for row in rows]
+    if not lines:
+        return Shown("")
+    return Shown(pieces().table(lines, words), f"\n{markdown(lines, words)}\n")
 
 
 @dataclass(frozen=True)
 class Output:
-    """Where a page's files go.
+    """Where a page's files go: a report's folder (None only shows), and how their names begin.
 
-    Attributes
-    ----------
-    folder : Path or None
-        The report's folder; None writes nothing, the notebook only shows.
-    page : str
-        Name of the page; its files begin with it.
-    footer : str
-        Stands under every figure: device, versions, commit.
+    The footer stands under every figure: device, versions, commit.
     """
 
     folder: Path | None
@@ -148,13 +127,7 @@ class Output:
         return self.folder / kind / f"{self.page}-{name}"
 
     def figure(self, name: str, figure: Figure | Callable[[], Figure], caption: str) -> Shown:
-        """Show a figure with one sentence; save it as SVG and PNG, and its data as CSV.
-
-        Parameters
-        ----------
-        figure : Figure or callable
-            Or what draws it, where a page is shown without figures too.
-        """
+        """Show a figure, or what draws it, with a sentence; save SVG, PNG and, of its data, CSV."""
         if not isinstance(figure, Figure):
             figure = figure()
         path = self._path("figures", name)
@@ -185,51 +158,55 @@ class Output:
     def table(
         self,
         name: str,
-        frame: pd.DataFrame,
-        columns: Sequence[str],
-        rows: Iterable[Sequence[str]],
+        numbers: Iterable[Any],
+        rows: Sequence[Mapping[str, str]],
         words: Sequence[int] = (0,),
     ) -> Shown:
-        """Show a table of texts; save it as Markdown and LaTeX, and all its numbers as CSV.
+        """Show a table as `table` does; save it as Markdown and LaTeX, and all its numbers as CSV.
 
         Parameters
         ----------
-        frame : DataFrame
-            What is saved; units stand in its column names.
-        columns, rows, words
-            What is shown, see `table`.
+        numbers
+            Records or mappings, what is saved; units stand in their names.
         """
-        lines = [list(row) for row in rows]
-        shown = table(columns, lines, words)
-        path = self._path("tables", name)
+        shown = table(rows, words)
+        path = self._path("tables", name) if rows else None
         if path is None:
             return shown
+        frame = pd.DataFrame(list(numbers))
         Path(f"{path}.csv").write_text(delimited(frame), encoding="utf-8")
         for kind, written in (("md", markdown), ("tex", latex)):
-            text = written(columns, lines, words)
-            Path(f"{path}.{kind}").write_text(text, encoding="utf-8")
+            Path(f"{path}.{kind}").write_text(written(rows, words), encoding="utf-8")
         kinds = (("csv", "CSV"), ("md", "Markdown"), ("tex", "LaTeX"))
         body = pieces().saved(Markup(shown.html), f"{path.parent.name}/{path.name}", kinds)
         return Shown(body, shown.plain)
 
 
-def machine(device: DeviceRecords | None, place: Output, *kinds: str) -> Shown:
+def machine(device: DeviceRecords, place: Output, *kinds: str) -> Shown:
     """Where the records of some kinds were made, as a table."""
-    if device is None:
-        return says([])
     known = facts(device.fingerprint, device.sessions_of(*kinds))
-    frame = pd.DataFrame(known.items(), columns=["what", "value"])
-    rows = [[name, value] for name, value in known.items()]
-    return place.table("machine", frame, ["what", "value"], rows, (0, 1))
+    rows = [{"what": name, "value": value} for name, value in known.items()]
+    return place.table("machine", rows, rows, (0, 1))
+
+
+class Nothing:
+    """A page without records: it says once what would make them, and any other piece is empty."""
+
+    def __init__(self, source: Source, none: str) -> None:
+        self.source, self.none = source, none
+
+    def about(self) -> Shown:
+        """What was read, and what would make more."""
+        return together(says([self.source.says]), says([self.none]))
+
+    def __getattr__(self, piece: str) -> Callable[[], Shown]:
+        return lambda: says([])
 
 
 class SourcePage:
     """A page about all that was read; every method of a page shows one piece of it.
 
-    Attributes
-    ----------
-    kinds : tuple of str
-        A device without a record of one of these kinds is none.
+    A device without a record of one of its `kinds` is none.
     """
 
     kinds: tuple[str, ...] = SHOWN
@@ -257,16 +234,9 @@ class SourcePage:
 class DevicePage:
     """A page about one device's records; every method of a page shows one piece of it.
 
-    Attributes
-    ----------
-    kinds : tuple of str
-        Records that it is about: without a device it is of the newest that has any.
-    footed : tuple of str
-        Records whose device, commit and dates stand under the figures; `kinds` if empty.
-    none : str
-        What is said where there are none.
-    verb : str
-        How they were made.
+    It is about records of its `kinds`: without a device's key it is of the newest that has any, and
+    `none` is said where nobody has. Device, commit and dates of those that are `footed` (its kinds,
+    if that is empty) stand under the figures; `verb` is how they were made.
     """
 
     kinds: tuple[str, ...] = ()
@@ -274,12 +244,17 @@ class DevicePage:
     none = ""
     verb = "Measured"
 
-    def __init__(self, source: Source, device: DeviceRecords | None, place: Output) -> None:
+    def __init__(self, source: Source, device: DeviceRecords, place: Output) -> None:
         self.source, self.device, self.place = source, device, place
+
+    @property
+    def empty(self) -> bool:
+        """Whether the device has nothing for it after all."""
+        return False
 
     @classmethod
     @opens
-    def begin(cls, journal: str, device: str, out: str, page: str, **record: str) -> Self:
+    def begin(cls, journal: str, device: str, out: str, page: str, **record: str) -> Any:
         """Open the notebook.
 
         Parameters
@@ -298,13 +273,14 @@ class DevicePage:
         """
         source = find(str(journal))
         chosen = source.device(str(device), *cls.kinds, record="".join(map(str, record.values())))
-        footer = chosen.footer(*(cls.footed or cls.kinds)) if chosen else ""
-        return cls(source, chosen, Output.of(out, page, footer), **record)
+        if chosen is None:
+            return Nothing(source, cls.none)
+        footer = chosen.footer(*(cls.footed or cls.kinds))
+        opened = cls(source, chosen, Output.of(out, page, footer), **record)
+        return Nothing(source, cls.none) if opened.empty else opened
 
     def about(self) -> Shown:
         """Which records these are."""
-        if self.device is None:
-            return together(says([self.source.says]), says([self.none]))
         made = f"{self.verb} {self.device.dates_of(*self.kinds)} on {self.device.title}."
         return says([f"{self.source.says} {made}"])
 

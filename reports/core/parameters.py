@@ -52,7 +52,6 @@ def unknown(cells: Iterable[str], known: Iterable[str]) -> list[str]:
     ----------
     cells : iterable of str
         What ran before the parameters are used.
-    known : iterable of str
     """
     names = [name for cell in cells for name in assigned(cell)]
     return [name for name in dict.fromkeys(names) if name not in set(known)]

@@ -9,9 +9,9 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from harness.records.ratios import Row
-from harness.stats import Summary, ratio_text
+from harness.stats import Interval, Summary, ratio_text
 from harness.train.task import tasks
-from reports.claims.printed import at, cell, load, number
+from reports.claims.printed import PrintedNumber, at, cell, load, number
 from reports.core.sizes import padded
 from reports.core.sweeps import label_of
 
@@ -69,21 +69,9 @@ COSTS = (
 
 
 class Accuracies(NamedTuple):
-    """A table of accuracies.
-
-    Attributes
-    ----------
-    paper, table : str
-        In `reports.claims.printed`.
-    place : str
-    columns : mapping
-        By task and metric.
-    rows : mapping
-        By mechanism.
-    digits : int
-        As many as it prints.
-    turned : bool
-        Whether tasks are the table's rows, and models its columns.
+    """A table of accuracies in `reports.claims.printed`: its columns by task and metric, its rows
+    by mechanism, as many digits as it prints, and whether tasks are its rows and models its
+    columns.
     """
 
     paper: str
@@ -189,18 +177,10 @@ def _table(paper: str, name: str) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class PrintedAccuracy:
-    """A printed mean and where it stands.
+    """A printed mean in the paper's unit, its deviation nan where none is printed.
 
-    Attributes
-    ----------
-    place : str
-    summary : Summary
-        In the paper's unit; the deviation is nan where none is printed.
-    digits : int
-        As many as the paper prints.
-    setup : mapping
-        How it was trained, as far as that is known: ``vectors`` (their components), ``width``,
-        ``steps``, ``examples``, ``choose``; None for what is not.
+    `setup` is how it was trained, as far as that is known: ``vectors`` (their components),
+    ``width``, ``steps``, ``examples``, ``choose``; None for what is not.
     """
 
     place: str
@@ -218,52 +198,44 @@ class PrintedAccuracy:
 
 @dataclass(frozen=True)
 class PrintedCost:
-    """A ratio to multi-head attention, printed and measured.
-
-    Attributes
-    ----------
-    what, label : str
-    printed, printed_low, printed_high : float
-        With what rounding leaves open.
-    measured : Row
-    """
+    """A ratio to multi-head attention, printed with what rounding leaves open, and measured."""
 
     what: str
     label: str
-    printed: float
-    printed_low: float
-    printed_high: float
+    printed: PrintedNumber
     measured: Row
 
     @property
     def printed_text(self) -> str:
         """``1.07x``, with the span that rounding leaves where it is wide."""
-        if self.printed_high - self.printed_low < 0.02 * self.printed:
-            return ratio_text(self.printed)
-        ends = f"{ratio_text(self.printed_low)} to {ratio_text(self.printed_high)}"
-        return f"{ratio_text(self.printed)} ({ends})"
+        value, low, high = (self.printed.value, self.printed.low, self.printed.high)
+        if high - low < 0.02 * value:
+            return ratio_text(value)
+        return f"{ratio_text(value)} ({ratio_text(low)} to {ratio_text(high)})"
+
+    @property
+    def time(self) -> Interval | None:
+        """None of memory."""
+        return None if self.what.startswith("memory") else self.measured.time
 
     @property
     def measured_text(self) -> str:
         """``1.20x [1.10, 1.30]``."""
-        if self.what.startswith("memory"):
-            return ratio_text(self.measured.memory_ratio)
-        return str(self.measured.time)
+        return str(self.time or ratio_text(self.measured.memory_ratio))
 
     @property
     def numbers(self) -> dict[str, Any]:
         """For the CSV."""
-        t = self.measured.time
-        time = not self.what.startswith("memory") and t is not None
+        t = self.time or Interval(self.measured.memory_ratio, math.nan, math.nan, 0)
         return {
             "what": self.what,
             "implementation": self.label,
-            "printed_ratio": self.printed,
-            "printed_low_by_rounding": self.printed_low,
-            "printed_high_by_rounding": self.printed_high,
-            "measured_ratio": t.ratio if time and t else self.measured.memory_ratio,
-            "measured_low": t.low if time and t else math.nan,
-            "measured_high": t.high if time and t else math.nan,
+            "printed_ratio": self.printed.value,
+            "printed_low_by_rounding": self.printed.low,
+            "printed_high_by_rounding": self.printed.high,
+            "measured_ratio": t.ratio,
+            "measured_low": t.low,
+            "measured_high": t.high,
         }
 
 
@@ -273,30 +245,17 @@ def printed_costs(rows: Sequence[Row]) -> list[PrintedCost]:
     found = []
     for what, column, phase in COSTS:
         base = number(at(table, BASE, column))
+        wanted = (SIZE["batch"], SIZE["length"], "f32", phase)
         for row in rows:
             c = row.columns
             name = TABLE1_MODELS.get(str(c["mechanism"]))
-            fits = (c["batch"], c["length"], c["dtype"], c["phase"]) == (
-                SIZE["batch"],
-                SIZE["length"],
-                "f32",
-                phase,
-            )
+            fits = (c["batch"], c["length"], c["dtype"], c["phase"]) == wanted
             # The paper's costs are of whole models: a variant has none, nor have padded batches.
             fits = fits and "[" not in str(c["name"]) and not padded(str(c["settings"]))
             known = row.time is not None if column != "memory" else row.memory_ratio > 0
             if name in (None, BASE) or not (fits and known) or row.verdict == "baseline":
                 continue
-            mine = number(at(table, str(name), column))
             settings = f", {c['settings']}" if c["settings"] != "eager" else ""
-            found.append(
-                PrintedCost(
-                    what,
-                    f"{label_of(row)}{settings}",
-                    mine.value / base.value,
-                    mine.low / base.high,
-                    mine.high / base.low,
-                    row,
-                )
-            )
+            printed = number(at(table, str(name), column)).over(base)
+            found.append(PrintedCost(what, f"{label_of(row)}{settings}", printed, row))
     return found

@@ -132,7 +132,6 @@ def closing(
 
     Parameters
     ----------
-    rows : sequence of Row
     name, baseline : str
         ``mechanism.implementation``.
     size : mapping
@@ -169,7 +168,6 @@ def drift_sentences(drifts: Sequence[Drift], rows: Sequence[Row], baseline: str)
     ----------
     drifts : sequence of Drift
         Largest first, from `harness.records.drift.machine_drift`.
-    rows : sequence of Row
     baseline : str
         ``mechanism.implementation``.
 

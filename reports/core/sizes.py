@@ -20,19 +20,9 @@ WIDTH = (300, 600)
 
 @dataclass(frozen=True)
 class Size:
-    """What the reader would run.
-
-    Attributes
-    ----------
-    batch, length, heads : int
-        B, N and H.
-    width : pair of int
-        In and out.
-    dtype, setting : str
-    mechanism, baseline : str
-        ``mechanism.implementation``: what is asked about, and what it would replace.
-    task : str
-        Whose accuracy counts; empty for all that were trained.
+    """What the reader would run: B, N and H, the width in and out, and the mechanism that would
+    replace a baseline (``mechanism.implementation``); the task whose accuracy counts, empty for
+    all.
     """
 
     batch: int

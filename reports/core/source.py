@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from harness.errors import UsageError
 from harness.experiments.conclusion import Conclusion, conclusions
@@ -15,6 +15,7 @@ from harness.records import journal, schema
 from harness.records import published as packs
 from harness.records.predictions import Predictions, read
 
+T = TypeVar("T")
 PUBLISHED = Path(__file__).resolve().parents[1] / "published"
 MOST_COMMITS = 4
 """Named under a figure."""
@@ -35,20 +36,11 @@ SHOWN = (
 
 @dataclass(frozen=True)
 class DeviceRecords:
-    """All records of one fingerprint.
+    """All records of one fingerprint, whose hash is its key.
 
-    Attributes
-    ----------
-    key : str
-        Hash of the fingerprint.
-    fingerprint : mapping
-    records : tuple of mapping
-    sessions : tuple of mapping
-        First lines of its sessions, oldest first.
-    has_twin : bool
-        Whether another device of the report differs only in what no title says: a driver, say.
-    folders : tuple of Path
-        Journals that were read, beside which predictions are kept.
+    Sessions are their first lines, oldest first. `has_twin`: another device of the report differs
+    only in what no title says, a driver, say. `folders`: journals beside which predictions are
+    kept.
     """
 
     key: str
@@ -136,19 +128,9 @@ def _days(records: Iterable[Mapping[str, Any]]) -> str:
 
 @dataclass(frozen=True)
 class Source:
-    """What a report is built from.
-
-    Attributes
-    ----------
-    folders : tuple of Path
-        Journals that were read.
-    published : bool
-        Whether these are the records published with attnbench.
-    says : str
-        One sentence for the reader.
-    devices : tuple of DeviceRecords
-        Newest first; of the published records, those of which there is most.
-    warnings : tuple of str
+    """What a report is built from: journals that were read, whether they are those published with
+    attnbench, a sentence on that for the reader, and their devices, the newest first (of the
+    published records those of which there is most).
     """
 
     folders: tuple[Path, ...]
@@ -171,16 +153,26 @@ class Source:
             If no device has that key.
         """
         if key:
-            for device in self.devices:
-                if device.key == key:
-                    return device
-            known = ", ".join(f"{d.key} ({d.title})" for d in self.devices) or "none"
-            raise UsageError(f"given device {key!r}; the records have {known}")
+            return by_key("device", key, {d.key: d for d in self.devices}, lambda d: d.title)
         having = [d for d in self.devices if d.has(*kinds)]
         holding = [
             d for d in having if any(r["kind"] in kinds and r["key"] == record for r in d.records)
         ]
         return next(iter(holding or having), None)
+
+
+def by_key(what: str, key: str, known: Mapping[str, T], title: Callable[[T], str]) -> T:
+    """That of the key.
+
+    Raises
+    ------
+    UsageError
+        If there is none.
+    """
+    if key in known:
+        return known[key]
+    said = ", ".join(f"{one} ({title(it)})" for one, it in known.items()) or "none"
+    raise UsageError(f"given {what} {key!r}; the records have {said}")
 
 
 def _devices(
@@ -277,7 +269,6 @@ def facts(fingerprint: Mapping[str, Any], sessions: Sequence[Mapping[str, Any]])
 
     Parameters
     ----------
-    fingerprint : mapping
     sessions : sequence of mapping
         Those in which the records that are shown were made.
     """

@@ -31,13 +31,7 @@ def label_of(row: Row) -> str:
 
 
 def to_width(rows: Sequence[Row]) -> Callable[[Row], str]:
-    """What tells rows of one implementation apart that give other widths: `` to 300``, or nothing.
-
-    Parameters
-    ----------
-    rows : sequence of Row
-        All that stand in one table or figure.
-    """
+    """What tells rows of one table apart that give other widths: `` to 300``, or nothing."""
     widths: dict[str, set[Any]] = {}
     for row in rows:
         widths.setdefault(label_of(row), set()).add(row.columns["d_out"])
@@ -50,14 +44,7 @@ def to_width(rows: Sequence[Row]) -> Callable[[Row], str]:
 
 @dataclass(frozen=True)
 class LengthSweep:
-    """All rows of one batch, width, dtype and setting, both passes.
-
-    Attributes
-    ----------
-    batch, d_in : int
-    dtype, settings : str
-    rows : tuple of Row
-    """
+    """All rows of one batch, width, dtype and setting, both passes."""
 
     batch: int
     d_in: int
@@ -149,15 +136,7 @@ def problem_order(row: Row) -> tuple[Any, ...]:
 class Slope:
     """Growth as a power of the length: cost is proportional to N ** slope.
 
-    Attributes
-    ----------
-    slope : float
-        Mean over blocks.
-    low, high : float
-        95 % t-interval over blocks; nan with fewer than two.
-    blocks : int
-    lengths : tuple of int
-        What was fitted.
+    The mean over blocks with its 95 % t-interval, nan with fewer than two, and the lengths fitted.
     """
 
     slope: float

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -36,18 +36,8 @@ _LATEX = {
 class Cell(str):
     """A text of a table, with what more its cell shows on a page.
 
-    Attributes
-    ----------
-    strong : bool
-        Bold, wherever it stands.
-    to : str
-        What a click on it opens.
-    hint : str
-        Shown where the pointer rests on it.
-    notes : tuple of str
-        Lines beneath.
-    links : tuple of (text, address)
-        Beneath those; without an address just words.
+    Bold wherever it stands, what a click on it opens, a hint where the pointer rests on it; beneath
+    it lines of notes, and links, without an address just words.
     """
 
     strong: bool = False
@@ -78,47 +68,47 @@ def latex_text(text: str) -> str:
     return "".join(_LATEX.get(letter, letter) for letter in text)
 
 
-def latex(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], words: Sequence[int] = (0,)
-) -> str:
-    """A ``tabular`` for the package booktabs.
+Rows = Sequence[Mapping[str, str]]
+"""Of a table, one at least: texts by the heading of their column."""
 
-    Parameters
-    ----------
-    words : sequence of int
-        Columns that hold words: left-aligned.
-    """
 
-    def cell(text: str) -> str:
-        inside = latex_text(text)
-        return rf"\textbf{{{inside}}}" if isinstance(text, Best) else inside
+def under(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[dict[str, str]]:
+    """Rows of texts, each text under its heading."""
+    return [dict(zip(columns, row, strict=True)) for row in rows]
 
-    def line(cells: Sequence[str]) -> str:
-        return " & ".join(map(cell, cells)) + r" \\"
 
-    form = "".join("l" if i in words else "r" for i in range(len(columns)))
-    body = "\n".join(line(row) for row in rows)
+def latex(rows: Rows, words: Sequence[int] = (0,)) -> str:
+    """A ``tabular`` for the package booktabs; columns of `words` are left-aligned."""
+
+    def line(cells: Iterable[str]) -> str:
+        inside = [
+            rf"\textbf{{{latex_text(text)}}}" if isinstance(text, Best) else latex_text(text)
+            for text in cells
+        ]
+        return " & ".join(inside) + r" \\"
+
+    form = "".join("l" if i in words else "r" for i in range(len(rows[0])))
+    body = "\n".join(line(row.values()) for row in rows)
     return (
-        f"\\begin{{tabular}}{{{form}}}\n\\toprule\n{line(columns)}\n\\midrule\n{body}\n"
+        f"\\begin{{tabular}}{{{form}}}\n\\toprule\n{line(rows[0])}\n\\midrule\n{body}\n"
         "\\bottomrule\n\\end{tabular}\n"
     )
 
 
-def markdown(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], words: Sequence[int] = (0,)
-) -> str:
-    """A table as GitHub reads it."""
-
-    def cell(text: str) -> str:
-        inside = str(text).replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
-        inside = inside.replace("<", "&lt;")
-        return f"**{inside}**" if isinstance(text, Best) else inside
+def markdown(rows: Rows, words: Sequence[int] = (0,)) -> str:
+    """A table as GitHub reads it; columns of `words` are left-aligned."""
 
     def line(cells: Iterable[str]) -> str:
         return "| " + " | ".join(cells) + " |"
 
-    rule = line("---" if i in words else "---:" for i in range(len(columns)))
-    lines = [line(map(cell, columns)), rule, *(line(map(cell, row)) for row in rows)]
+    def escaped(cells: Iterable[str]) -> Iterator[str]:
+        for text in cells:
+            inside = str(text).replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
+            inside = inside.replace("<", "&lt;")
+            yield f"**{inside}**" if isinstance(text, Best) else inside
+
+    rule = line("---" if i in words else "---:" for i in range(len(rows[0])))
+    lines = [line(escaped(rows[0])), rule, *(line(escaped(row.values())) for row in rows)]
     return "\n".join(lines) + "\n"
 
 

@@ -47,14 +47,8 @@ from reports.core.style import mechanism_of
 class ModelRuns:
     """All finished runs of one model on one task, or all of a family, by one recipe, on one device.
 
-    Attributes
-    ----------
-    model, task, metric : str
-        ``mtsa.algorithm1[source2token=false]``; the task's primary metric.
-    runs : tuple of mapping
-        The newest of each seed and fold (and task of a family).
-    failed : tuple of mapping
-        Of replicates that were never finished.
+    The newest run of each seed and fold (and task of a family), and the failed of replicates that
+    were never finished; `metric` is the task's primary one.
     """
 
     model: str
@@ -163,15 +157,7 @@ def replicate_of(run: Mapping[str, Any]) -> Replicate:
 
 @dataclass(frozen=True)
 class TaskRuns:
-    """The models trained on one task by one recipe; those by other recipes are only counted.
-
-    Attributes
-    ----------
-    name : str
-    models : tuple of ModelRuns
-    others : int
-        Runs by other recipes, which are not shown beside these.
-    """
+    """The models trained on one task by one recipe; of runs by others there is but the number."""
 
     name: str
     models: tuple[ModelRuns, ...]
@@ -255,15 +241,8 @@ def _tasks_of(name: str) -> int:
 class Against:
     """One model against another on one task, over the replicates that both have.
 
-    Attributes
-    ----------
-    model, other : ModelRuns
-    values : Values
-    difference : MeanDifference
-    adjusted_p : float
-        By Holm, over all that are judged with it.
-    verdict : str
-        With `NOT_COUNTED` behind it where the models were not trained alike.
+    `adjusted_p` is Holm's over all that are judged with it; the verdict has `NOT_COUNTED` behind it
+    where the models were not trained alike.
     """
 
     model: ModelRuns

@@ -1,15 +1,36 @@
-"""What ``docs/results/speed.md`` says of GPUs before one was there: predictions, named as such."""
+"""How long the Triton kernels would take on a GPU: predicted from the compiled code, not measured.
+
+`reference_impls.kernels.triton.ranking` counts what a multiprocessor does for a pair of query and
+key and writes it to ``counts.toml``; a board says how many of them there are, and how fast. No GPU
+has confirmed a number of it: where one was measured, that stands beside in ``speed.md``.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
 
+import reference_impls
 from harness.records.ratios import time_frame
-from reports.core.predicted import BOARDS, Board, Phase, board_of, predicted, widths
 from reports.core.source import DeviceRecords
-from reports.core.tables import markdown
+from reports.core.tables import markdown, under
 
+COUNTS = Path(reference_impls.__file__).parent / "kernels" / "triton" / "counts.toml"
+Phase = Literal["forward", "training"]
+KERNELS: Mapping[Phase, tuple[str, ...]] = {
+    "forward": ("forward",),
+    "training": ("forward", "query_gradient", "key_gradient"),
+}
+BYTES: Mapping[Phase, int] = {"forward": 8 + 2 + 8, "training": 8 + 2 + 8 + 12 + 8 + 14 + 20}
+"""Of memory for a token's feature of a head, in bfloat16 but for the inverse denominators: weighing
+reads and writes v, s, w and e, the kernels read and write theirs once."""
+LAUNCHES: Mapping[Phase, int] = {"forward": 4, "training": 11}
+"""Kernels one after the other: maximum, weighing, attending, repairing, and their gradients."""
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
 SHOWN = (512, 4096, 16384, 65536)
 BATCH, HEADS = 4, 8
@@ -18,6 +39,128 @@ GOALS: Mapping[Phase, float] = {"forward": 0.85, "training": 0.90}
 """Most of FlashAttention 2's time, from `LONG` tokens on."""
 LONG = 4096
 MEASURED = "core_mtsa.fused"
+
+
+@dataclass(frozen=True)
+class Board:
+    """A GPU as its data sheet has it.
+
+    Attributes
+    ----------
+    name : str
+        Part of what CUDA calls it.
+    hertz : float
+        At which its matrix units have the rate of the data sheet.
+    bytes_per_second : float
+        Of memory.
+    launch_seconds : float
+        From a kernel to the next one.
+    flash2, flash3 : float
+        Operations per second of FlashAttention, its papers' best: of 2, 73 % of an A100's peak
+        (Dao 2023, abstract), 35 % of an H100's (Shah et al. 2024, abstract); of 3, 740 Tera there.
+        nan where there is none.
+    """
+
+    name: str
+    capability: int
+    multiprocessors: int
+    hertz: float
+    bytes_per_second: float
+    flash2: float
+    flash3: float = math.nan
+    launch_seconds: float = 4e-6
+
+
+BOARDS = (
+    Board("H200", 90, 132, 1.83e9, 4.8e12, 0.35 * 989e12, 740e12),
+    Board("H100", 90, 132, 1.83e9, 3.35e12, 0.35 * 989e12, 740e12),
+    Board("A100", 80, 108, 1.41e9, 2.0e12, 0.73 * 312e12),
+)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Seconds of a pass of the core, and what they are made of.
+
+    `parts`: what each would take by itself, in all kernels: tensor, exponentials, instructions,
+    shared, cached, memory, launch. `flash2`, `flash3`: of the full dot-product attention of the
+    same heads.
+    """
+
+    seconds: float
+    parts: Mapping[str, float]
+    flash2: float
+    flash3: float
+
+    @property
+    def bound(self) -> str:
+        """The largest part."""
+        return max(self.parts, key=lambda name: self.parts[name])
+
+
+@cache
+def counts(path: Path = COUNTS) -> Mapping[str, Any]:
+    """What `audit` counted: by architecture, kernel and width of heads."""
+    return tomllib.loads(path.read_text())
+
+
+def pairs(tokens: int, rows: int, columns: int) -> int:
+    """Pairs of a head that looks back (or ahead), in whole tiles."""
+    ends = (min(first + rows, tokens) for first in range(0, tokens, rows))
+    return sum(rows * columns * math.ceil(end / columns) for end in ends)
+
+
+def predicted(
+    board: Board, width: int, tokens: int, batch: int, heads: int, phase: Phase
+) -> Prediction:
+    """MTSA's core in bfloat16, half of the heads looking back and half ahead, nothing padded.
+
+    Parameters
+    ----------
+    width : int
+        Of a head, one that was counted.
+
+    Raises
+    ------
+    KeyError
+        For a width that was not counted.
+    """
+    sequences, seconds = batch * heads, 0.0
+    parts: dict[str, float] = {}
+    for kernel in KERNELS[phase]:
+        one = counts()[f"sm_{board.capability}"][kernel][str(width)]
+        rows, columns = one["tile"][:2]
+        thousands = pairs(tokens, rows, columns) * sequences / 1024
+        rate = board.multiprocessors * board.hertz
+        for name, cycles in one["cycles"].items():
+            parts[name] = parts.get(name, 0.0) + cycles * thousands / rate
+        programs = sequences * math.ceil(tokens / rows)
+        # The last program with all keys, beside those that share its multiprocessor.
+        beside = min(one["programs"], math.ceil(programs / board.multiprocessors))
+        longest = rows * tokens / 1024 * beside / board.hertz
+        seconds += one["predicted"] * max(thousands / rate, longest)
+    features = sequences * tokens * width
+    parts["memory"] = BYTES[phase] * features / board.bytes_per_second
+    parts["launch"] = LAUNCHES[phase] * board.launch_seconds
+    operations = 4.0 * tokens**2 * 32 * math.ceil(width / 32) * sequences
+    operations *= {"forward": 1.0, "training": 3.5}[phase]
+    return Prediction(
+        # What only moves numbers comes before and after; the kernels' own reads are in theirs.
+        seconds + parts["memory"] + parts["launch"],
+        parts,
+        operations / board.flash2,
+        operations / board.flash3,
+    )
+
+
+def board_of(model: str) -> Board | None:
+    """The board of a device's name."""
+    return next((board for board in BOARDS if board.name in model), None)
+
+
+def widths(board: Board) -> Sequence[int]:
+    """Of heads that were counted for a board."""
+    return sorted(map(int, counts()[f"sm_{board.capability}"]["forward"]))
 
 
 def measured(
@@ -69,7 +212,7 @@ def table(devices: Iterable[DeviceRecords]) -> str:
                         for n, one in found.items()
                     ]
                     rows.append([f"{head[0]}, measured", head[1], *beside, ""])
-    return markdown(columns, rows, (0, 1, 2 + len(SHOWN)))
+    return markdown(under(columns, rows), (0, 1, 2 + len(SHOWN)))
 
 
 def sentence() -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,100 +16,80 @@ from reports.core.costs import Costs
 from reports.core.frontiers import reaches
 from reports.core.page import footed
 from reports.core.source import DeviceRecords, Source, find
-from reports.core.tables import markdown
+from reports.core.tables import markdown, under
 from reports.core.words import bytes_text
 from reports.pages.scaling.figures import curve
 from reports.pages.scaling.growth import grown
 from reports.pages.scaling.tables import growth
 from reports.pages.size.answers import Answer, Found, found_at
-from reports.pages.size.figures import glance
-from reports.pages.trust.page import BITS, bits_rows, bits_sentence
+from reports.pages.size.page import glance
+from reports.pages.trust import bits_rows, bits_sentence
 
 FILE = Path(__file__).with_name("speed.toml")
 GROWTH = "cpu/growth"
 DETERMINISM = "cpu/determinism"
 
 
-@dataclass(frozen=True)
-class RatioTable:
-    """A table of time ratios as ``speed.toml`` declares it.
+def frames(
+    published: Path, journals: Sequence[str], names: Sequence[str], where: Mapping[str, Any]
+) -> dict[str, tuple[pd.DataFrame, frozenset[str]]]:
+    """Times that fit, and the cases that are verified at their shape, by device."""
+    records: dict[str, list[Mapping[str, Any]]] = {}
+    for journal in journals:
+        # Without records there the table would quietly lose what it is about.
+        for device in find(str(published / journal)).devices:
+            records.setdefault(device.title, []).extend(device.records)
+    found = {}
+    for title, own in records.items():
+        times = time_frame(own)
+        fits = ~times["control"].astype(bool) & times["name"].isin(names)
+        for column, value in where.items():
+            fits &= times[column] == value
+        margins = margin_frame(own)
+        good = margins[(margins["status"] == "ok") & (margins["margin"] >= 1)]
+        if fits.any():
+            found[title] = times[fits], frozenset(good["case"])
+    return found
 
-    Attributes
-    ----------
-    title, baseline : str
-    journals : sequence of str
-        Below the folder of published records.
-    names : sequence of str
-        What is compared with the baseline, in the order of the rows.
-    where : mapping
-        What all cases share.
-    columns : str
-        What varies from column to column.
-    """
 
-    title: str
-    journals: Sequence[str]
-    baseline: str
-    names: Sequence[str]
-    where: Mapping[str, Any]
-    columns: str
+def ratio_table(published: Path, declared: Mapping[str, Any]) -> str:
+    """A table as ``speed.toml`` declares it: under every device a row for dtype, pass and name."""
+    base, names, of = declared["baseline"], declared["names"], declared["columns"]
+    found = frames(published, declared["journals"], [base, *names], declared["where"])
+    pieces = []
+    for title, (times, verified) in found.items():
+        across = sorted(times[of].unique())
+        heads = [f"N = {at:,}" if of == "length" else str(at) for at in across]
+        rows = []
+        for (dtype, phase), problem in times.groupby(["dtype", "phase"]):
+            for name in names:
+                some = [problem[problem[of] == at] for at in across]
+                cells = [ratio_cell(one, name, base, verified) for one in some]
+                if any(cells):
+                    rows.append([f"{name}, {dtype}, {phase}", *cells])
+        if rows:
+            pieces.append(f"{title}:\n\n{markdown(under([f'over {base}', *heads], rows))}")
+    return "\n".join(pieces)
 
-    def frames(self, published: Path) -> dict[str, tuple[pd.DataFrame, frozenset[str]]]:
-        """Times that fit, and the cases that are verified at their shape, by device."""
-        records: dict[str, list[Mapping[str, Any]]] = {}
-        for journal in self.journals:
-            # Without records there the table would quietly lose what it is about.
-            for device in find(str(published / journal)).devices:
-                records.setdefault(device.title, []).extend(device.records)
-        found = {}
-        for title, own in records.items():
-            times = time_frame(own)
-            fits = ~times["control"].astype(bool) & times["name"].isin([self.baseline, *self.names])
-            for column, value in self.where.items():
-                fits &= times[column] == value
-            margins = margin_frame(own)
-            good = margins[(margins["status"] == "ok") & (margins["margin"] >= 1)]
-            if fits.any():
-                found[title] = times[fits], frozenset(good["case"])
-        return found
 
-    def markdown(self, published: Path) -> str:
-        """A heading for every device, and below it a row for each dtype, pass and name."""
-        pieces = []
-        for title, (times, verified) in self.frames(published).items():
-            across = sorted(times[self.columns].unique())
-            rows = []
-            for (dtype, phase), problem in times.groupby(["dtype", "phase"]):
-                for name in self.names:
-                    cells = [
-                        self._cell(problem[problem[self.columns] == at], name, verified)
-                        for at in across
-                    ]
-                    if any(cells):
-                        rows.append([f"{name}, {dtype}, {phase}", *cells])
-            heads = [f"N = {at:,}" if self.columns == "length" else str(at) for at in across]
-            if rows:
-                pieces.append(f"{title}:\n\n{markdown([f'over {self.baseline}', *heads], rows)}")
-        return "\n".join(pieces)
-
-    def _cell(self, times: pd.DataFrame, name: str, verified: frozenset[str]) -> str:
-        mine, base = times[times["name"] == name], times[times["name"] == self.baseline]
-        if mine.empty or base.empty:
-            return ""
-        bad = mine[mine["status"] != "ok"]
-        if len(bad):
-            return str(bad["status"].iloc[0])
-        if str(mine["case"].iloc[0]) not in verified:
-            return "not verified"
-        ratios = block_ratios(mine, base)
-        return str(ratio_interval(ratios)) if ratios else ""
+def ratio_cell(times: pd.DataFrame, name: str, baseline: str, verified: frozenset[str]) -> str:
+    """A ratio with its interval, or why there is none; empty where it was not measured."""
+    mine, base = times[times["name"] == name], times[times["name"] == baseline]
+    if mine.empty or base.empty:
+        return ""
+    bad = mine[mine["status"] != "ok"]
+    if len(bad):
+        return str(bad["status"].iloc[0])
+    if str(mine["case"].iloc[0]) not in verified:
+        return "not verified"
+    ratios = block_ratios(mine, base)
+    return str(ratio_interval(ratios)) if ratios else ""
 
 
 def ratio_tables(published: Path) -> list[tuple[str, str]]:
     """Title and body of every declared table."""
-    with FILE.open("rb") as file:
-        declared = [RatioTable(**entry) for entry in tomllib.load(file)["table"]]
-    return [(one.title, one.markdown(published)) for one in declared]
+    declared = tomllib.loads(FILE.read_text(encoding="utf-8"))["table"]
+    return [(one["title"], ratio_table(published, one)) for one in declared]
 
 
 def timed(source: Source) -> list[Found]:
@@ -137,7 +116,7 @@ def answers_table(found: Found) -> str:
         "faster in training",
         "longest sequence",
     ]
-    return markdown(columns, [a.cells for a in found.answers], (0, 3, 4, 5))
+    return markdown(under(columns, [a.cells for a in found.answers]), (0, 3, 4, 5))
 
 
 def small_table(found: Found) -> str:
@@ -152,7 +131,7 @@ def small_table(found: Found) -> str:
             best[one.mechanism] = one
     base = found.measured.baseline
     columns = [f"over {base}", "training step", "forward pass", "memory, training"]
-    return markdown(columns, [a.cells[:4] for a in best.values()], range(len(columns)))
+    return markdown(under(columns, [a.cells[:4] for a in best.values()]), range(len(columns)))
 
 
 def growth_tables(published: Path) -> list[tuple[str, str]]:
@@ -162,8 +141,8 @@ def growth_tables(published: Path) -> list[tuple[str, str]]:
         measured = Costs(device)
         for what, title in (("threads", "more threads"), ("batch", "larger batches")):
             found = grown(measured.rows, measured.times, what)
-            _, columns, rows = growth(found, what, measured.baseline)
-            pieces.append((f"With {title}", f"{device.title}:\n\n{markdown(columns, rows)}"))
+            _, rows = growth(found, what, measured.baseline)
+            pieces.append((f"With {title}", f"{device.title}:\n\n{markdown(rows)}"))
     return pieces
 
 
@@ -171,7 +150,7 @@ def same_bits(published: Path) -> list[tuple[str, str, str]]:
     """Device, sentence and table of what gives the same bits again."""
     source = find(str(published / DETERMINISM), published, ("determinism",))
     return [
-        (device.title, bits_sentence(device.records), markdown(BITS, rows, range(len(BITS))))
+        (device.title, bits_sentence(device.records), markdown(rows, range(len(rows[0]))))
         for device in source.devices
         if (rows := bits_rows(device.records))
     ]
@@ -180,15 +159,15 @@ def same_bits(published: Path) -> list[tuple[str, str, str]]:
 def frontier_table(device: DeviceRecords) -> str:
     """The longest sequence that fits, of every implementation; empty without any."""
     rows = [
-        [
-            r.label,
-            f"{r.phase}, batch {r.batch}, {r.dtype}",
-            bytes_text(r.memory_limit_bytes),
-            r.span,
-        ]
+        {
+            "": r.label,
+            "pass": f"{r.phase}, batch {r.batch}, {r.dtype}",
+            "memory": bytes_text(r.memory_limit_bytes),
+            "longest sequence": r.span,
+        }
         for r in reaches(device.records)
     ]
-    return markdown(["", "pass", "memory", "longest sequence"], rows, range(4)) if rows else ""
+    return markdown(rows, range(4)) if rows else ""
 
 
 def figures(timed: Sequence[Found]) -> dict[str, tuple[Figure, str]]:

@@ -22,7 +22,7 @@ from reports.core.source import PUBLISHED, Source, find
 from reports.core.style import with_dark
 from reports.core.tables import delimited
 from reports.docs import predicted, speed, training
-from reports.docs.plain import PlainOutput, text_of
+from reports.docs.training import PlainOutput, text_of
 from reports.pages.claims import Ledger
 from reports.pages.size.answers import Found
 

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
-import pandas as pd
-
 from reports.claims import (
     ANSWERS,
     RATIOS,
@@ -36,22 +34,11 @@ from reports.core.page import (
     warns,
 )
 from reports.core.source import Source
-from reports.core.tables import Cell
+from reports.core.tables import Cell, under
 from reports.pages.audit import figures
 
 SHOWN_KEYS = 3
 """Keys of records that a row names; all of them stand in the CSV file."""
-COLUMNS = (
-    "verdict",
-    "kind",
-    "claim",
-    "published",
-    "found",
-    "direction",
-    "hardware",
-    "whose",
-    "why",
-)
 WORDS = (0, 1, 2, 5, 6, 7, 8)
 
 
@@ -90,22 +77,6 @@ class Ledger(SourcePage):
             if v.failed_exactly
         ]
         return says([*lines, *failed], main=True)
-
-    def how(self) -> Shown:
-        """What the words mean."""
-        return remark(
-            "Reproduced: the whole interval lies where the claim says (the tolerance stands in the "
-            "record); not reproduced: it lies outside; undecided: it reaches both, or a test after "
-            "Holm's correction leaves it open. Not testable here: for want of hardware, data or "
-            "code, or not measured yet, and then by which command. An audit asks the papers' "
-            "printed numbers alone; its arithmetic stands below. Kinds are counted by "
-            "themselves: they are unlike. Direction: whether a result is more or less favourable "
-            "to the paper than what it printed, or the opposite. Hardware: published costs are of "
-            "GPUs. "
-            "Whose: what no paper states, or states of other data, is not counted, nor is a "
-            "claim twice. An interval of a time ratio is at least as wide as the noise floor. "
-            "Not shown does not mean false."
-        )
 
     def ratios(self) -> Shown:
         """Measured ratios beside published ones, device by device."""
@@ -178,8 +149,8 @@ class Ledger(SourcePage):
             counts = [str(sum(v.verdict == answer for v in mine)) for answer in ANSWERS]
             if mine:
                 rows.append([table["paper"]["short"], sort, *counts])
-        frame = pd.DataFrame([_flat(v, self.titles) for v in self.verdicts])
-        every = self.place.table("all", frame, ["", "kind", *ANSWERS], rows, (0, 1))
+        numbers = (_flat(v, self.titles) for v in self.verdicts)
+        every = self.place.table("all", numbers, under(["", "kind", *ANSWERS], rows), (0, 1))
         if len(self.titles) < 2:
             return every
         return together(every, remark("A claim counts once for each device that measured it."))
@@ -199,14 +170,13 @@ class Ledger(SourcePage):
     def _table(self, name: str, verdicts: Sequence[Verdict]) -> Shown:
         several = len(self.titles) > 1
         shown = [_row(v, self.titles if several else {}, self._records) for v in verdicts]
-        frame = pd.DataFrame([_flat(v, self.titles) for v in verdicts])
-        return self.place.table(name, frame, list(COLUMNS), shown, WORDS)
+        return self.place.table(name, (_flat(v, self.titles) for v in verdicts), shown, WORDS)
 
 
 begin = Ledger.begin
 
 
-def _row(v: Verdict, titles: dict[str, str], records: str) -> list[Cell]:
+def _row(v: Verdict, titles: dict[str, str], records: str) -> dict[str, str]:
     where = f" ({titles[v.device]})" if v.device and titles else ""
     why = f"{v.reason}{where}" + (f" {v.claim.note}" if v.claim.note else "")
     claim = f"{v.claim.statement} ({v.claim.place})"
@@ -224,17 +194,17 @@ def _row(v: Verdict, titles: dict[str, str], records: str) -> list[Cell]:
     # What was asked, and of what: a verdict means nothing without.
     asked = " ".join(filter(None, [v.claim.setup, f"Wanted: {v.wanted}." if v.wanted else ""]))
     lacking = v.verdict == "not testable here"
-    return [
-        Cell.of(f"{v.verdict}: {v.said}" if lacking else v.verdict, strong=True),
-        Cell(v.claim.sort),
-        Cell.of(claim, hint=v.claim.line),
-        Cell(v.published),
-        Cell(v.measured),
-        Cell(v.direction),
-        Cell(v.hardware),
-        Cell.of("the paper's" if v.claim.counted else whose_text(v.claim)),
-        Cell.of(why, notes=(asked,) if asked and not v.steps else (), links=tuple(links)),
-    ]
+    return {
+        "verdict": Cell.of(f"{v.verdict}: {v.said}" if lacking else v.verdict, strong=True),
+        "kind": v.claim.sort,
+        "claim": Cell.of(claim, hint=v.claim.line),
+        "published": v.published,
+        "found": v.measured,
+        "direction": v.direction,
+        "hardware": v.hardware,
+        "whose": "the paper's" if v.claim.counted else whose_text(v.claim),
+        "why": Cell.of(why, notes=(asked,) if asked and not v.steps else (), links=tuple(links)),
+    }
 
 
 def _origin(v: Verdict) -> str:

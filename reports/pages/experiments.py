@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
-
-import pandas as pd
 
 from harness.experiments.conclusion import Conclusion
 from reports.contents import page_of
 from reports.core.page import Shown, SourcePage, remark, says, together
 from reports.core.tables import Cell
 
-COLUMNS = (
-    "question",
-    "arms",
-    "task",
-    "replicates",
-    "verdict",
-    "warnings",
-    "device",
-)
 WORDS = (0, 1, 2, 4, 6)
 NONE = "There is no comparison here: attnbench compare mtsa multi_head makes one."
 
@@ -34,8 +24,8 @@ class Experiments(SourcePage):
         rows = list(self._rows())
         if not rows:
             return together(says([self.source.says]), says([NONE]))
-        counts = pd.Series([one["verdict"] for one in rows if one["kind"] == "pair"]).value_counts()
-        said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+        counts = Counter(one["verdict"] for one in rows if one["kind"] == "pair")
+        said = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
         pairs = f" Of the comparisons of two: {said}." if said else ""
         return says([f"{len(rows)} experiment{'s' * (len(rows) > 1)}.{pairs}"], main=True)
 
@@ -45,23 +35,20 @@ class Experiments(SourcePage):
         if not rows:
             return remark(NONE)
         several = len({one["device"] for one in rows}) > 1
-        columns = COLUMNS if several else COLUMNS[:-1]
         shown = [
-            [
-                Cell.of(one["question"], to=one["page"]),
-                one["arms"],
-                one["task"],
-                one["replicates"],
-                Cell.of(
+            {
+                "question": Cell.of(one["question"], to=one["page"]),
+                **{name: one[name] for name in ("arms", "task", "replicates")},
+                "verdict": Cell.of(
                     one["verdict"] + one["missing"], notes=tuple(filter(None, [one["difference"]]))
                 ),
-                Cell.of(str(len(one["warnings"])), hint="; ".join(one["warnings"])),
-                *([one["device"]] if several else []),
-            ]
+                "warnings": Cell.of(str(len(one["warnings"])), hint="; ".join(one["warnings"])),
+                **({"device": one["device"]} if several else {}),
+            }
             for one in rows
         ]
-        frame = pd.DataFrame(rows).assign(warnings=["; ".join(one["warnings"]) for one in rows])
-        return self.place.table("all", frame, columns, shown, WORDS)
+        numbers = ({**one, "warnings": "; ".join(one["warnings"])} for one in rows)
+        return self.place.table("all", numbers, shown, WORDS)
 
     def _rows(self) -> Iterator[dict[str, Any]]:
         find_page = page_of(self.source)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from harness.experiments.conclusion import Comparison
+from harness.records.predictions import Predictions
 from reports.core.costs import Costs
 from reports.core.source import DeviceRecords, Source, find
+from reports.pages.comparison.arms import Arm
 from suites.support.command_line import attnbench
+from suites.support.comparisons import A, B, design, judged, run
 from suites.support.report_records import write_everything
 
 
@@ -45,3 +51,28 @@ def site(folder: Path) -> Path:
     assert done.stderr == ""
     assert f"report: {Path('out') / 'index.html'}" in done.stdout
     return folder.parent / "out"
+
+
+def arm(*some: Predictions, model: str = A) -> Arm:
+    """A model with a run for each of these predictions."""
+    return Arm(model, {(seed, None): one for seed, one in enumerate(some)})
+
+
+def told(say: Callable[[Mapping[str, Any]], Predictions | None]) -> DeviceRecords:
+    """A device whose runs said something."""
+
+    class Told(DeviceRecords):
+        def said(self, run: Mapping[str, Any]) -> Predictions | None:
+            return say(run)
+
+    return Told("k", {"device": "cpu"}, (), ())
+
+
+def of_five_seeds(task: str, metric: str, level: float, gain: float) -> Comparison:
+    """Two models on a task, the first of which is better."""
+    runs = [
+        run(m, seed, 0.8, task, data="d", test={metric: level + gain * (m == A)})
+        for m in (A, B)
+        for seed in range(5)
+    ]
+    return judged(design(task=task, metric=metric, metrics=[metric]), runs)

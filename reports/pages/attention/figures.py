@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import seaborn
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from harness.attention.reduce import SOURCE2TOKEN, allowed
-from reports.core.axes import bare, headed
+from reports.core.axes import bare, headed, panels
 from reports.core.forest import Line, forest
 from reports.core.style import look
 
 COLUMNS = 4
 MOST_NAMED = 4
 """Panels in a caption."""
-CELL_PAPER = "#fefefe"
-"""Light on a dark page too: the weights are drawn dark on it."""
-WEIGHTS = LinearSegmentedColormap.from_list("weights", [CELL_PAPER, "#0b0a12"])
-"""From none to the largest; a trace of blue: a dark page turns what is grey, white or black."""
 CELL = 0.17
 """Inches of a token in a heat map."""
 
@@ -55,39 +49,26 @@ def grouped(sentence: Mapping[str, Any]) -> list[tuple[str, np.ndarray, str]]:
 
 def heat_maps(sentence: Mapping[str, Any], model: str) -> Figure:
     """Weights over keys for every query, a panel per mask; forbidden cells are hatched."""
-    panels, tokens = grouped(sentence), sentence["tokens"]
+    shown, tokens = grouped(sentence), sentence["tokens"]
     n = len(tokens)
-    darkest = max(0.3, *(float(weights.max()) for _, weights, _ in panels))
-    columns = min(COLUMNS, len(panels))
-    rows = math.ceil(len(panels) / columns)
+    darkest = max(0.3, *(float(weights.max()) for _, weights, _ in shown))
     side = max(1.7, CELL * n)
-    figure = Figure(figsize=(1.25 + (side + 0.25) * columns, 0.55 + (side + 1.25) * rows))
-    grid = figure.subplots(rows, columns, squeeze=False)
-    width, height = figure.get_size_inches()
-    figure.subplots_adjust(
-        left=1.1 / width,
-        right=1 - 0.1 / width,
-        bottom=0.95 / height,
-        top=1 - 0.75 / height,
-        wspace=0.12,
-        hspace=0.75,
-    )
-    for axes in grid.flat[len(panels) :]:
-        axes.set_visible(False)
-    for number, (axes, (name, weights, mask)) in enumerate(zip(grid.flat, panels, strict=False)):
+    edges, gaps = (1.1, 0.1, 0.95, 0.75), (0.25, 1.1)
+    figure, grid = panels(len(shown), COLUMNS, (side, side), edges, gaps)
+    for number, (axes, (name, weights, mask)) in enumerate(zip(grid.flat, shown, strict=False)):
         inside = allowed(mask, n)
         # Forbidden cells are not drawn: what shows there is the hatched ground.
-        axes.patch.set(facecolor=CELL_PAPER, edgecolor="0.85", hatch="////", linewidth=0)
+        axes.patch.set(facecolor="white", edgecolor="0.85", hatch="////", linewidth=0)
         seaborn.heatmap(
             weights,
             mask=~inside,
-            cmap=WEIGHTS,
+            cmap="binary",
             vmin=0,
             vmax=darkest,
             cbar=False,
             square=True,
             xticklabels=tokens,
-            yticklabels=tokens if number % columns == 0 else False,
+            yticklabels=tokens if number % COLUMNS == 0 else False,
             ax=axes,
         )
         axes.collections[-1].set_label(name)
@@ -97,8 +78,10 @@ def heat_maps(sentence: Mapping[str, Any], model: str) -> Figure:
         for spine in axes.spines.values():
             spine.set(visible=True, color="0.8")
     grid[0][0].set_ylabel("query", fontsize=8)
-    scale = f"white: 0, black: {darkest:.2f}, in all panels; columns: keys"
-    headed(figure, f"{model}: token2token weights", scale, left=0.01, gap=0.2 / height)
+    scale = f"no ink: 0, most ink: {darkest:.2f}, in all panels; columns: keys"
+    headed(
+        figure, f"{model}: token2token weights", scale, left=0.01, gap=0.2 / figure.get_figheight()
+    )
     return figure
 
 
@@ -153,14 +136,10 @@ def per_token(
     tokens: Sequence[str], numbers: Mapping[str, Sequence[float]], mechanism: str
 ) -> Figure:
     """Bars over the tokens, a panel per kind."""
-    figure = Figure(figsize=(max(3.6, 0.34 * len(tokens) + 1.0), 1.3 * len(numbers) + 0.9))
-    panels = figure.subplots(len(numbers), 1, sharex=True, squeeze=False)[:, 0]
-    height = figure.get_figheight()
-    figure.subplots_adjust(
-        left=0.15, right=0.985, bottom=0.75 / height, top=1 - 0.28 / height, hspace=0.5
-    )
+    each, edges = (max(3.0, 0.3 * len(tokens)), 0.85), (0.6, 0.1, 0.75, 0.28)
+    figure, grid = panels(len(numbers), 1, each, edges, (0, 0.43), sharex=True)
     ink = look(mechanism).colour
-    for axes, (kind, values) in zip(panels, numbers.items(), strict=True):
+    for axes, (kind, values) in zip(grid.flat, numbers.items(), strict=True):
         axes.bar(range(len(tokens)), values, color=ink, width=0.7, label=kind.replace("_", " "))
         axes.axhline(0, color="0.4", linewidth=0.8)
         if kind.startswith(SELECTED):
@@ -169,7 +148,7 @@ def per_token(
         axes.tick_params(axis="y", labelsize=7)
         bare(axes)
         axes.grid(axis="x", visible=False)
-    panels[-1].set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=7.5)
+    grid[-1, 0].set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=7.5)
     return figure
 
 
@@ -186,16 +165,8 @@ def by_tag(kind: str, tags: Mapping[str, tuple[float, float, float]], mechanism:
 
 def distances(found: Sequence[Mapping[str, Any]], mechanism: str) -> Figure:
     """A histogram per layer and head."""
-    columns = min(COLUMNS, len(found))
-    rows = math.ceil(len(found) / columns)
-    figure = Figure(figsize=(2.3 * columns + 0.6, 1.35 * rows + 0.95))
-    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-    height = figure.get_figheight()
-    figure.subplots_adjust(
-        left=0.075, right=0.99, bottom=0.5 / height, top=1 - 0.62 / height, wspace=0.1, hspace=0.45
-    )
-    for axes in grid.flat[len(found) :]:
-        axes.set_visible(False)
+    each, edges, gaps = (2.1, 0.95), (0.7, 0.1, 0.5, 0.62), (0.2, 0.43)
+    figure, grid = panels(len(found), COLUMNS, each, edges, gaps, sharex=True, sharey=True)
     for axes, one in zip(grid.flat, found, strict=False):
         _histogram(axes, one, look(mechanism).colour)
     for axes in grid[-1]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
-import pandas as pd
-
-from harness.errors import UsageError
 from harness.stats import t_interval
 from reports.core.page import (
     DevicePage,
@@ -21,7 +19,7 @@ from reports.core.page import (
     together,
     warns,
 )
-from reports.core.source import DeviceRecords, Source
+from reports.core.source import DeviceRecords, Source, by_key
 from reports.core.style import mechanism_of
 from reports.core.words import file_name
 from reports.pages.attention import figures
@@ -52,46 +50,45 @@ def newest(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return list(found.values())
 
 
-def choose(device: DeviceRecords | None, key: str) -> Mapping[str, Any] | None:
-    """The record of a key; the newest without one.
+def choose(device: DeviceRecords, key: str) -> Mapping[str, Any]:
+    """The record of a key; the newest without one, or nothing at all.
 
     Raises
     ------
     UsageError
         If there is none of that key.
     """
-    everything = [r for r in device.records if r["kind"] == "attention"] if device else []
     if not key:
-        found = newest(everything)
-        return found[-1] if found else None
-    for one in everything:
-        if one["key"] == key:
-            return one
-    known = ", ".join(f"{r['key']} ({r['model']} on {r['task']})" for r in everything) or "none"
-    raise UsageError(f"given look {key!r}; the records have {known}")
+        return next(reversed(newest(device.records)), {})
+    known = {r["key"]: r for r in device.records if r["kind"] == "attention"}
+    return by_key("look", key, known, lambda r: f"{r['model']} on {r['task']}")
 
 
 class Attended(DevicePage):
     """One look; every method shows one piece of the page."""
 
     kinds = KINDS
+    none = NONE
 
     def __init__(
-        self, source: Source, device: DeviceRecords | None, place: Output, look: str = ""
+        self, source: Source, device: DeviceRecords, place: Output, look: str = ""
     ) -> None:
         super().__init__(source, device, place)
         self.record = choose(device, str(look))
 
     @property
+    def empty(self) -> bool:
+        """Whether no model was looked at."""
+        return not self.record
+
+    @cached_property
     def mechanism(self) -> str:
         """Whose scores these are."""
-        return mechanism_of(str(self.record["model"])) if self.record else ""
+        return mechanism_of(str(self.record["model"]))
 
     def about(self) -> Shown:
         """Which model this is."""
         r = self.record
-        if r is None or self.device is None:
-            return together(says([self.source.says]), says([NONE]))
         test = ", ".join(f"{name} {value:.4g}" for name, value in (r.get("test") or {}).items())
         return together(
             heading(f"{r['model']} on {r['task']}", 2),
@@ -105,25 +102,18 @@ class Attended(DevicePage):
 
     def checks(self) -> Shown:
         """Rows sum to one, forbidden cells are zero."""
-        if self.record is None:
-            return says([])
         c = self.record["checks"]
         row, cell = float(c["row_error"]), float(c["forbidden"])
         line = (
             f"Checked in numbers: over {c['rows']:,} rows, weights sum to one within {row:.1e}; at "
             f"{c['cells']:,} cells that the masks forbid, the largest weight is {cell:.1e}."
         )
-        if row <= ROW_LIMIT and cell <= CELL_LIMIT:
-            return says([line], main=True)
-        return together(
-            says([line], main=True),
-            warns([f"This is no attention: expected at most {ROW_LIMIT:g} and {CELL_LIMIT:g}."]),
-        )
+        wrong = f"This is no attention: expected at most {ROW_LIMIT:g} and {CELL_LIMIT:g}."
+        right = row <= ROW_LIMIT and cell <= CELL_LIMIT
+        return together(says([line], main=True), *([] if right else [warns([wrong])]))
 
     def sentences(self) -> Shown:
         """Heat maps of every sentence, as in MTSA's figure 3."""
-        if self.record is None:
-            return says([])
         pieces = []
         for number, sentence in enumerate(self.record["sentences"]):
             if not sentence["layers"]:
@@ -139,8 +129,6 @@ class Attended(DevicePage):
 
     def tokens(self) -> Shown:
         """One number per token and kind: source2token scores, pooling weights, selections."""
-        if self.record is None:
-            return says([])
         pieces = []
         for number, sentence in enumerate(self.record["sentences"]):
             numbers = figures.by_mask(sentence)
@@ -156,8 +144,6 @@ class Attended(DevicePage):
     def speech(self) -> Shown:
         """By part of speech (MTSA, appendix E; ReSAN, section 5.3)."""
         r = self.record
-        if r is None:
-            return says([])
         if not r["by_tag"]:
             return remark(
                 "No sentences with parts of speech were there: attnbench train --look takes them "
@@ -175,27 +161,25 @@ class Attended(DevicePage):
             for tag, one in tags.items():
                 _, low, high = t_interval(one["mean"], one["sd"], one["sentences"])
                 rows.append(
-                    [
-                        f"{kind}: {tag}",
-                        f"{one['mean']:+.4g} [{low:+.4g}, {high:+.4g}]",
-                        f"{one['sentences']:,}",
-                        f"{one['tokens']:,}",
-                    ]
+                    {
+                        "": f"{kind}: {tag}",
+                        "above the sentence's mean [95 %]": (
+                            f"{one['mean']:+.4g} [{low:+.4g}, {high:+.4g}]"
+                        ),
+                        "sentences": f"{one['sentences']:,}",
+                        "tokens": f"{one['tokens']:,}",
+                    }
                 )
                 flat.append({"kind": kind, "tag": tag, **one, "low": low, "high": high})
-        columns = ["", "above the sentence's mean [95 %]", "sentences", "tokens"]
-        shown = self.place.table("speech", pd.DataFrame(flat), columns, rows)
-        return together(*pieces, shown)
+        return together(*pieces, self.place.table("speech", flat, rows))
 
     def distances(self) -> Shown:
         """How far away the key with the largest weight is, by layer and head."""
         r = self.record
-        if r is None:
-            return says([])
         if not r["distances"]:
             return remark("This model has no token2token scores.")
         figure = figures.distances(r["distances"], self.mechanism)
-        frame = pd.DataFrame(
+        numbers = (
             {
                 "layer": d["layer"] or "0",
                 "head": d["head"],
@@ -207,12 +191,12 @@ class Attended(DevicePage):
             for far, count in d["counts"]
         )
         rows = [
-            [
-                f"layer {_layer(d)}, head {d['head']}",
-                d["mask"],
-                f"{_mean_distance(d):+.2f}",
-                f"{_next(d):.0%}",
-            ]
+            {
+                "": f"layer {str(d['layer']).strip('l_') or '0'}, head {d['head']}",
+                "mask": d["mask"],
+                "mean distance": f"{_mean(d['counts'], float):+.2f}",
+                "right beside it": f"{_mean(d['counts'], lambda far: abs(far) == 1):.0%}",
+            }
             for d in r["distances"]
         ]
         caption = (
@@ -220,15 +204,14 @@ class Attended(DevicePage):
             f"{r['tagged']} tagged and {len(r['sentences'])} given sentences; 15 stands for 15 and "
             "more."
         )
-        columns = ["", "mask", "mean distance", "right beside it"]
         return together(
             self.place.figure("distances", figure, caption),
-            self.place.table("distances", frame, columns, rows, (0, 1)),
+            self.place.table("distances", numbers, rows, (0, 1)),
         )
 
     def machine(self) -> Shown:
         """Where this was trained."""
-        return machine(self.device if self.record else None, Output(None, ""), *KINDS)
+        return machine(self.device, Output(None, ""), *KINDS)
 
     def _contrast(self, kind: str, c: Mapping[str, Any]) -> str:
         _, low, high = t_interval(c["mean"], c["sd"], c["sentences"])
@@ -253,18 +236,7 @@ def _intervals(tags: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[float, 
     return dict(sorted(found.items(), key=lambda pair: -pair[1][0]))
 
 
-def _layer(one: Mapping[str, Any]) -> str:
-    return str(one["layer"]).strip("l_") or "0"
-
-
-def _mean_distance(one: Mapping[str, Any]) -> float:
-    counts: Sequence[Sequence[int]] = one["counts"]
+def _mean(counts: Sequence[Sequence[int]], of: Callable[[int], float]) -> float:
+    """Of something of each distance over all queries; nan without any."""
     total = sum(n for _, n in counts)
-    return sum(d * n for d, n in counts) / total if total else math.nan
-
-
-def _next(one: Mapping[str, Any]) -> float:
-    """Share of queries whose strongest key is their neighbour."""
-    counts: Sequence[Sequence[int]] = one["counts"]
-    total = sum(n for _, n in counts)
-    return sum(n for d, n in counts if abs(d) == 1) / total if total else math.nan
+    return sum(of(far) * n for far, n in counts) / total if total else math.nan

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -16,8 +15,8 @@ from reports.claims.printed import column_of, load
 from reports.claims.reanalysis import Contrast, FoldDeviation, ImpliedInterval
 from reports.claims.retests import p_words
 from reports.core.axes import name_rows, note, row_panel, titled
-from reports.core.figure_data import INTERVAL
-from reports.core.style import NOT_SHOWN, SOFT, colour
+from reports.core.forest import Line, draw_rows
+from reports.core.style import SOFT, Look, text_colour
 
 WIDTH = 6.0
 SHADES = ("#0072B2", "#009E73", "#CC79A7")
@@ -34,33 +33,8 @@ LONGEST = 66
 TICKS = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8, 16, 32, 64)
 
 
-@dataclass(frozen=True)
-class Span:
-    """A row: an interval with its middle, and what stands behind it.
-
-    Attributes
-    ----------
-    name, label : str
-        At the left, and of the figure's data.
-    low, middle, high : float
-    ink : str
-    said : tuple of str
-    words : str
-        Their colour.
-    """
-
-    name: str
-    label: str
-    low: float
-    middle: float
-    high: float
-    ink: str
-    said: tuple[str, ...]
-    words: str
-
-
 def spans(
-    rows: Sequence[Span],
+    rows: Sequence[tuple[str, Line, tuple[str, ...]]],
     xlabel: str,
     room: tuple[float, float],
     *,
@@ -68,21 +42,16 @@ def spans(
     centre: float = 0.0,
     size: float = 8,
 ) -> tuple[Figure, Axes]:
-    """Draw rows; `room` is where the panel begins and ends, `places` where what is said stands."""
-    figure, axes = _rows([row.name for row in rows], xlabel, room, centre, size)
-    for y, row in enumerate(rows):
-        axes.plot(
-            [row.low, row.high],
-            [y, y],
-            color=row.ink,
-            linewidth=2,
-            solid_capstyle="butt",
-            label=row.label + INTERVAL,
-        )
-        axes.plot([row.middle], [y], "o", color=row.ink, markersize=6, label=row.label)
-        for x, text in zip(places, row.said, strict=True):
-            within = axes.get_yaxis_transform()
-            note(axes, text, (x, y), ink=row.words, size=8, within=within)
+    """Draw rows: name, line, and what is said behind it.
+
+    `room` is where the panel begins and ends, `places` where what is said stands.
+    """
+    figure, axes = _rows([name for name, *_ in rows], xlabel, room, centre, size)
+    draw_rows(axes, {y: line for y, (_, line, _) in enumerate(rows)})
+    for y, (_, line, said) in enumerate(rows):
+        ink, within = text_colour(line.drawn.colour), axes.get_yaxis_transform()
+        for x, text in zip(places, said, strict=True):
+            note(axes, text, (x, y), ink=ink, size=8, within=within)
     return figure, axes
 
 
@@ -106,10 +75,9 @@ def forest(contrasts: Sequence[Contrast], title: str) -> Figure:
     """Differences with 95 % Welch intervals; grey where Holm leaves no significance."""
     rows = []
     for c in contrasts:
-        shown, name = c.adjusted_p < ALPHA, f"{c.data}: MTSA − {c.other}"
-        ink, words = (colour("mtsa"),) * 2 if shown else (NOT_SHOWN, "0.35")
-        said, t = (p_text(c.test.p), p_text(c.adjusted_p)), c.test
-        rows.append(Span(name, name, t.low, t.difference, t.high, ink, said, words))
+        name, t, shown = f"{c.data}: MTSA − {c.other}", c.test, c.adjusted_p < ALPHA
+        line = Line(name, "mtsa", t.difference, t.low, t.high, shown)
+        rows.append((name, line, (p_text(t.p), p_text(c.adjusted_p))))
     places = (1.06, 1.28)
     xlabel = "MTSA minus the other (points of accuracy)"
     figure, axes = spans(rows, xlabel, (0.27, 0.74), places=places, size=8.5)
@@ -123,9 +91,9 @@ def implied(readings: Sequence[ImpliedInterval]) -> Figure:
     """Intervals that printed difference and p-value imply, one row for every reading."""
     rows = []
     for r in readings:
-        ink, words = (colour("mtsa"),) * 2 if r.low > 0 else (NOT_SHOWN, "0.35")
-        said, name = (f"[{r.low:+.2f}, {r.high:+.2f}]",), f"{r.setup}: {r.reading}"
-        rows.append(Span(name, name, r.low, r.difference, r.high, ink, said, words))
+        name, low, high = f"{r.setup}: {r.reading}", r.low_bleu, r.high_bleu
+        line = Line(name, "mtsa", r.difference_bleu, low, high, low > 0)
+        rows.append((name, line, (f"[{low:+.2f}, {high:+.2f}]",)))
     figure, axes = spans(rows, "MTSA minus multi-head (BLEU)", (0.46, 0.83))
     under = "95 % t-intervals from difference, two-sided p and runs"
     titled(axes, "Table 6: what the printed p-values imply", under)
@@ -140,7 +108,7 @@ def deviations(folds: Sequence[FoldDeviation]) -> Figure:
     figure, axes = _rows(models, xlabel, (0.2, 0.95), 1.0)
     for f in folds:
         number = data.index(f.data)
-        at = (f.printed / f.expected, models.index(f.model) + 0.2 * (number - 1))
+        at = (f.printed_points / f.counting_points, models.index(f.model) + 0.2 * (number - 1))
         axes.plot(
             *([one] for one in at),
             SHAPES[number],
@@ -150,7 +118,11 @@ def deviations(folds: Sequence[FoldDeviation]) -> Figure:
             label=f"{f.data}: {f.model}",
         )
         if f.implausible or f.model == models[0]:
-            more = f": printed {f.printed:.1f}, counting {f.expected:.1f}" if f.implausible else ""
+            more = (
+                f": printed {f.printed_points:.1f}, counting {f.counting_points:.1f}"
+                if f.implausible
+                else ""
+            )
             note(axes, f.data + more, at, (8, 0), ink=SHADES[number], size=8)
     axes.set_xlim(0, None)
     note(axes, "counting alone", (1, -0.7), (-5, 0), ink=SOFT, size=8, align="right center")
@@ -207,11 +179,14 @@ def intervals(
         On a logarithmic axis around 1; otherwise differences around 0.
     """
     drawn = [v for v in verdicts if math.isfinite(v.value)]
-    rows = []
-    for v in drawn:
-        ink = INKS[v.verdict]
-        low, high = (v.low, v.high) if math.isfinite(v.low) else (v.value, v.value)
-        rows.append(Span(label_of(v), v.id, low, v.value, high, ink, (v.verdict,), ink))
+    rows = [
+        (
+            label_of(v),
+            Line(v.id, "", v.value, v.low, v.high, True, style=Look(INKS[v.verdict], "o")),
+            (v.verdict,),
+        )
+        for v in drawn
+    ]
     centre = 1.0 if ratios else 0.0
     figure, axes = spans(rows, unit, (0.455, 0.9), places=(1.01,), centre=centre, size=7.5)
     for y, v in enumerate(drawn):

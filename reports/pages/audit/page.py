@@ -1,16 +1,12 @@
-"""What ``audit.ipynb`` calls: the papers' tables re-analysed from the printed numbers alone.
-
-MTSA's Tables 5 and 6 here; all others in `reports.pages.audit.others`.
-"""
+"""What ``audit.ipynb`` calls: the papers' tables re-analysed from the printed numbers alone."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
 
-import pandas as pd
-
 from harness.stats import ALPHA
+from reports.claims import ANSWERS, Verdict, ledger
 from reports.claims.printed import load
 from reports.claims.reanalysis import (
     Contrast,
@@ -20,28 +16,27 @@ from reports.claims.reanalysis import (
     implied,
     runners_up,
 )
-from reports.core.page import Output, Shown, heading, remark, says, together
+from reports.core.page import Output, Shown, says, together
 from reports.core.parameters import opens
+from reports.core.tables import under
 from reports.pages.audit import figures
 from reports.pages.audit.figures import p_text
-from reports.pages.audit.others import Others
 
 SUBJECT, BASELINE = "MTSA", "Multi-head"
+QUERIES = {
+    "shares": ("proportions",),
+    "data-sets": ("paired", "wins_everywhere", "average"),
+    "relatedness": ("welch", "correlations"),
+    "costs": ("ratio",),
+    "Table 6 of MTSA": ("implied",),
+    "deviations of its Table 5": ("deviation",),
+}
+"""What has a section of its own."""
 
 
 @opens
 def begin(journal: str, out: str, page: str) -> Audit:
-    """Open the notebook.
-
-    Parameters
-    ----------
-    journal : str
-        As for every notebook, so that all are run alike; the printed numbers are all that is read.
-    out : str
-        Folder for figures and tables; empty writes none.
-    page : str
-        What their names begin with.
-    """
+    """Open the notebook, as `reports.core.page.SourcePage` does; no records are read."""
     return Audit(Output.of(out, page, "From the papers' printed numbers; nothing was measured."))
 
 
@@ -52,7 +47,6 @@ class Audit:
         self.place = place
         tables = load("mtsa")
         self.accuracy, self.translation = tables["table5"], tables["table6"]
-        self.others = Others(place)
 
     @cached_property
     def against_best(self) -> list[Contrast]:
@@ -68,28 +62,9 @@ class Audit:
 
     def printed(self) -> Shown:
         """Table 5 as printed."""
-        columns = ["model", *self.accuracy["columns"]]
-        rows = [[row["name"], *row["cells"]] for row in self.accuracy["rows"]]
-        return self.place.table("table5", pd.DataFrame(rows, columns=columns), columns, rows)
-
-    def assumptions(self) -> Shown:
-        """What the printed numbers are taken to be."""
-        return remark(
-            "Taken for this: the deviation in parentheses is over the ten folds (CR, MPQA, SUBJ) "
-            "or the five runs (TREC, SST-5) that the paper names, and those are independent. Folds "
-            "of one corpus share most of their training texts, so the true uncertainty is rather "
-            "larger. The folds of two models could be paired; the table does not say, and prints "
-            "no differences by fold, so Welch's t-test is what its numbers allow."
-        )
-
-    def pictures(self) -> Shown:
-        """Both families: the runner-up, and multi-head attention."""
-        return together(
-            heading("Against the runner-up", 2),
-            self.best(),
-            heading("Against multi-head attention", 2),
-            self.baseline(),
-        )
+        lines = [[row["name"], *row["cells"]] for row in self.accuracy["rows"]]
+        rows = under(["model", *self.accuracy["columns"]], lines)
+        return self.place.table("table5", rows, rows)
 
     def best(self) -> Shown:
         """MTSA against the runner-up."""
@@ -142,22 +117,23 @@ class Audit:
 
     def contrasts(self) -> Shown:
         """Both families in numbers."""
-        columns = ["", "difference [95 %]", "p", "p (Holm)", "p that rounding allows"]
         families = [
             *(("runner-up", c) for c in self.against_best),
             *(("multi-head", c) for c in self.against_baseline),
         ]
-        shown = [
-            [
-                f"{c.data}: MTSA − {c.other}",
-                f"{c.test.difference:+.1f} [{c.test.low:+.2f}, {c.test.high:+.2f}]",
-                p_text(c.test.p),
-                p_text(c.adjusted_p),
-                f"{p_text(c.lowest_p)} to {p_text(c.highest_p)}",
-            ]
+        rows = [
+            {
+                "": f"{c.data}: MTSA − {c.other}",
+                "difference [95 %]": (
+                    f"{c.test.difference:+.1f} [{c.test.low:+.2f}, {c.test.high:+.2f}]"
+                ),
+                "p": p_text(c.test.p),
+                "p (Holm)": p_text(c.adjusted_p),
+                "p that rounding allows": f"{p_text(c.lowest_p)} to {p_text(c.highest_p)}",
+            }
             for _, c in families
         ]
-        frame = pd.DataFrame(
+        numbers = (
             {
                 "family": family,
                 "data": c.data,
@@ -175,15 +151,15 @@ class Audit:
             }
             for family, c in families
         )
-        return self.place.table("contrasts", frame, columns, shown)
+        return self.place.table("contrasts", numbers, rows)
 
     def deviations(self) -> Shown:
         """Whether the printed deviations can be ones over folds."""
         found = fold_deviations(self.accuracy)
         bad = [f for f in found if f.implausible]
         parts = [
-            f"the {f.printed:.1f} of {f.model} on {f.data} (counting gives {f.expected:.1f}, "
-            f"p = {p_text(f.adjusted_p)} after Holm's correction)"
+            f"the {f.printed_points:.1f} of {f.model} on {f.data} (counting gives "
+            f"{f.counting_points:.1f}, p = {p_text(f.p_holm)} after Holm's correction)"
             for f in bad
         ]
         small = "none is too small for that."
@@ -196,76 +172,52 @@ class Audit:
             )
             caption = (
                 f"All but {len(bad)} of {len(found)} printed deviations over folds can be chance; "
-                f"{f.model} on {f.data} is {f.expected / f.printed:.0f} times smaller than "
-                "counting alone gives."
+                f"{f.model} on {f.data} is {f.counting_points / f.printed_points:.0f} times "
+                "smaller than counting alone gives."
             )
         sentence = (
             "Ten disjoint folds of a corpus differ at least by the chance of counting right "
             "answers: sqrt(a (1 − a) / examples in a fold). "
             f"Of {len(found)} printed deviations over folds, {small}"
         )
-        columns = ["", "accuracy (%)", "printed deviation", "from counting alone", "p", "p (Holm)"]
         rows = [
-            [
-                f"{f.data}: {f.model}",
-                f"{f.accuracy:.1f}",
-                f"{f.printed:.1f}",
-                f"{f.expected:.2f}",
-                p_text(f.p),
-                p_text(f.adjusted_p),
-            ]
-            for f in found
-        ]
-        frame = pd.DataFrame(
             {
-                "data": f.data,
-                "model": f.model,
-                "accuracy_percent": f.accuracy,
-                "printed_deviation_points": f.printed,
-                "counting_deviation_points": f.expected,
-                "p": f.p,
-                "p_holm": f.adjusted_p,
+                "": f"{f.data}: {f.model}",
+                "accuracy (%)": f"{f.accuracy_percent:.1f}",
+                "printed deviation": f"{f.printed_points:.1f}",
+                "from counting alone": f"{f.counting_points:.2f}",
+                "p": p_text(f.p),
+                "p (Holm)": p_text(f.p_holm),
             }
             for f in found
-        )
+        ]
         return together(
             says([sentence]),
             self.place.figure("deviations", figures.deviations(found), caption),
-            self.place.table("deviations", frame, columns, rows),
-        )
-
-    def translations(self) -> Shown:
-        """Table 6, and what follows from it."""
-        why = "A t-test's p-value, the difference and the number of runs fix the interval."
-        return together(
-            self.translation_table(),
-            heading("What its p-values imply", 2),
-            remark(why),
-            self.translation_intervals(),
+            self.place.table("deviations", found, rows),
         )
 
     def translation_table(self) -> Shown:
         """Table 6 as printed, and where it contradicts its caption."""
-        columns = {
-            "": "setup",
-            "multi-head (BLEU)": "multi_head_bleu",
-            "MTSA (BLEU)": "mtsa_bleu",
-            "p": "p",
-            "runs by the table": "runs_in_table",
-            "runs by the caption": "runs_in_caption",
-        }
         rows, odd = [], []
         for s in self.translation["setups"]:
             runs = [str(s["runs_in_table"]), str(s["runs_in_caption"])]
-            bleu = [f"{s[model]:.2f}" for model in ("multi_head", "mtsa")]
-            rows.append([s["name"], *bleu, f"{s['p']:.3f}", *runs])
+            rows.append(
+                {
+                    "": s["name"],
+                    "multi-head (BLEU)": f"{s['multi_head']:.2f}",
+                    "MTSA (BLEU)": f"{s['mtsa']:.2f}",
+                    "p": f"{s['p']:.3f}",
+                    "runs by the table": runs[0],
+                    "runs by the caption": runs[1],
+                }
+            )
             if runs[0] != runs[1]:
                 odd.append(
                     f"{s['name']}: the table says {runs[0]} runs, the caption "
                     f"{runs[1]}; both readings are shown."
                 )
-        frame = pd.DataFrame(rows, columns=list(columns.values()))
-        return together(self.place.table("table6", frame, list(columns), rows), says(odd))
+        return together(self.place.table("table6", rows, rows), says(odd))
 
     def translation_intervals(self) -> Shown:
         """What difference and p of Table 6 imply."""
@@ -274,10 +226,10 @@ class Audit:
         for setup in self.translation["setups"]:
             mine = [r for r in found if r.setup == setup["name"]]
             spans = "; ".join(
-                f"[{r.low:.2f}, {r.high:.2f}] for {r.reading}" for r in mine if r.paired
+                f"[{r.low_bleu:.2f}, {r.high_bleu:.2f}] for {r.reading}" for r in mine if r.paired
             )
-            difference = mine[0].difference
-            if all(r.low > 0 for r in mine):
+            difference = mine[0].difference_bleu
+            if all(r.low_bleu > 0 for r in mine):
                 parts.append(
                     f"{setup['name']}: a gain of {difference:.2f} BLEU is shown under every "
                     f"reading ({spans})."
@@ -288,21 +240,12 @@ class Audit:
                     f"numbers: p = {setup['p']:.3f} is above .05, and the interval includes zero "
                     f"({spans}), though the text calls both setups significant."
                 )
-        frame = pd.DataFrame(
-            {
-                "setup": r.setup,
-                "reading": r.reading,
-                "runs": r.runs,
-                "paired": r.paired,
-                "difference_bleu": r.difference,
-                "p": r.p,
-                "low_bleu": r.low,
-                "high_bleu": r.high,
-            }
-            for r in found
-        )
         rows = [
-            [f"{r.setup}: {r.reading}", f"{r.difference:+.2f}", f"[{r.low:+.2f}, {r.high:+.2f}]"]
+            {
+                "": f"{r.setup}: {r.reading}",
+                "difference (BLEU)": f"{r.difference_bleu:+.2f}",
+                "95 % interval": f"[{r.low_bleu:+.2f}, {r.high_bleu:+.2f}]",
+            }
             for r in found
         ]
         caption = (
@@ -312,9 +255,7 @@ class Audit:
         return together(
             says(parts, main=True),
             self.place.figure("translation", figures.implied(found), caption),
-            self.place.table(
-                "translation", frame, ["", "difference (BLEU)", "95 % interval"], rows
-            ),
+            self.place.table("translation", found, rows),
         )
 
     def parameters(self) -> Shown:
@@ -330,6 +271,96 @@ class Audit:
                 f"add {two:.2f}M.",
             ]
         )
+
+    @cached_property
+    def audits(self) -> list[Verdict]:
+        """All audit claims with their verdicts; no records are needed."""
+        return [v for v in ledger({}) if v.claim.kind == "audit"]
+
+    def _of(self, section: str) -> list[Verdict]:
+        return [v for v in self.audits if v.claim.query in QUERIES[section]]
+
+    def shares(self) -> Shown:
+        """Accuracies on one test set as shares of its examples: what two proportions allow."""
+        return self._intervals(
+            "shares",
+            "Accuracies as shares of the test examples",
+            "95 % intervals, as if on two test sets; grey: undecided",
+            "difference (points of accuracy)",
+            "Differences of single printed accuracies",
+        )
+
+    def data_sets(self) -> Shown:
+        """The Multi-Scale paper's Table 3: sixteen data sets, paired; and its averages."""
+        found = self._of("data-sets")
+        figure = figures.data_sets()
+        caption = (
+            "MTL-16: against the Transformer every data set gains; against the S-LSTM some do, and "
+            "some lose."
+        )
+        return together(
+            says([v.reason for v in found]),
+            self.place.figure("data-sets", figure, caption),
+            self._table("data-sets", found),
+        )
+
+    def relatedness(self) -> Shown:
+        """ReSAN's Table 3: SICK, over five runs, and over test pairs."""
+        found = [v for v in self._of("relatedness") if v.claim.paper == "resan"]
+        return together(says([v.reason for v in found]), self._table("relatedness", found))
+
+    def costs(self) -> Shown:
+        """Ratios of printed times, memories and parameters, with what rounding allows."""
+        return self._intervals(
+            "costs",
+            "Ratios of printed costs",
+            "bars: what rounding of the printed numbers allows",
+            "first over second",
+            "Claims on cost, by the papers' own numbers",
+        )
+
+    def counting(self) -> Shown:
+        """What is settled by counting: parameters, operations, paths, runs, numbers taken over."""
+        elsewhere = {query for queries in QUERIES.values() for query in queries}
+        found = [v for v in self.audits if v.claim.query not in elsewhere]
+        return together(says([v.reason for v in found]), self._table("counting", found))
+
+    def _intervals(self, section: str, title: str, under: str, unit: str, what: str) -> Shown:
+        """What is counted in a section, its values with intervals, and the table."""
+        found = self._of(section)
+        failed = [v for v in found if v.verdict == "not reproduced"]
+        sentence = f"Of {len(found)} claims of this kind {_counted(found)}."
+        figure = figures.intervals(found, title, under, unit, ratios=section == "costs")
+        return together(
+            says([sentence, *(f"{v.claim.statement} Not so: {v.reason}" for v in failed)]),
+            self.place.figure(section, figure, f"{what}: {_counted(found)}."),
+            self._table(section, found),
+        )
+
+    def _table(self, name: str, found: Sequence[Verdict]) -> Shown:
+        rows = [
+            {
+                "claim": v.claim.statement,
+                "value": v.measured,
+                "verdict": v.verdict,
+                "why": v.reason,
+            }
+            for v in found
+        ]
+        kept = ("statement", "place", "value", "low", "high", "verdict", "reason")
+        numbers = (
+            {"claim": v.id, **{name: v.as_json()[name] for name in kept}}
+            | {"arithmetic": "; ".join(v.steps)}
+            for v in found
+        )
+        return self.place.table(name, numbers, rows, (0, 2, 3))
+
+
+def _counted(found: Sequence[Verdict]) -> str:
+    """``12 are reproduced, 3 are not reproduced, 5 are undecided``."""
+    counts = {answer: sum(v.verdict == answer for v in found) for answer in ANSWERS}
+    said = [f"{n} {'is' if n == 1 else 'are'} {answer}" for answer, n in counts.items() if n]
+    return ", ".join(said)
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -28,14 +28,7 @@ Table = TypeVar("Table")
 
 @dataclass(frozen=True)
 class Arm:
-    """One model on one task.
-
-    Attributes
-    ----------
-    model : str
-    said : mapping
-        Predictions by seed and fold.
-    """
+    """One model on one task, with its predictions by seed and fold."""
 
     model: str
     said: Mapping[tuple[int, int | None], Predictions]
@@ -87,14 +80,8 @@ def loader_of(name: str, kind: type[Loader]) -> Loader | None:
 
 
 def table_of(file: str, read: Callable[[Path], Table], what: str) -> tuple[Path, Table | None, str]:
-    """A table of the data directory: where it is, what is read of it; or why nothing is.
-
-    Parameters
-    ----------
-    file : str
-        Below the data directory, without its ending.
-    what : str
-        What a reader would see of it: ``the texts``.
+    """A table (its file without ending) of the data directory: where it is, what is read of it; or
+    why nothing is. `what` is what a reader would see of it: ``the texts``.
     """
     folder = os.environ.get(VARIABLE, "")
     path = Path(folder) / f"{file}.gz"

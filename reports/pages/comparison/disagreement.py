@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from textwrap import shorten
 
 import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
@@ -19,6 +18,7 @@ from reports.core.axes import End, bare, label_ends, panel, titled
 from reports.core.page import Output, Shown, remark, says, together, warns
 from reports.core.source import DeviceRecords
 from reports.core.style import colour, mechanism_of, pair, text_colour
+from reports.core.tables import under
 from reports.pages.comparison import tags, translations
 from reports.pages.comparison.arms import Arm, arms_of, loader_of, pairs_of, table_of
 
@@ -66,35 +66,32 @@ def _is_told(c: Comparison) -> bool:
 
 def _unseen(place: Output, name: str, some: Sequence[Comparison]) -> Shown:
     """Every seed or fold without the test examples that stand in the training set."""
-    rows, numbers = [], []
+    by, rows, numbers = some[0].replicate, [], []
     for c in filter(_is_told, some):
         assert c.examples is not None
         p = {seed if fold is None else fold: p for seed, fold, p in c.examples.pairs}
         once = len(p) == len(c.examples.pairs)  # with several seeds a fold has several pairs
         for number, first, second in c.examples.values:
-            texts = [c.unit.value(first), c.unit.value(second), c.unit.difference(first - second)]
             own = p.get(number, float("nan")) if once else float("nan")
             rows.append(
-                [c.first, c.second, str(number), *texts, f"{own:.2g}" if own == own else ""]
+                {
+                    "model": c.first,
+                    "against": c.second,
+                    by: str(number),
+                    "without: model": c.unit.value(first),
+                    "without: against": c.unit.value(second),
+                    "difference": c.unit.difference(first - second),
+                    "p, pair": f"{own:.2g}" if own == own else "",
+                }
             )
             known = {"first": c.first, "second": c.second, "replicate": number}
             values = {f"first_{c.metric}": first, f"second_{c.metric}": second}
             numbers.append({**known, **values, "p_of_the_pair_on_all_examples": own})
-    by = some[0].replicate
-    columns = [
-        "model",
-        "against",
-        by,
-        "without: model",
-        "without: against",
-        "difference",
-        "p, pair",
-    ]
     what = (
         f"Test {some[0].metric} of every {by} without test examples that stand in the training "
         "set; p: of the pair of runs, on all test examples."
     )
-    return together(remark(what), place.table(name, pd.DataFrame(numbers), columns, rows, (0, 1)))
+    return together(remark(what), place.table(name, numbers, rows, (0, 1)))
 
 
 def _classes(arms: Sequence[Arm], corpus: Texts | None) -> list[str]:
@@ -116,27 +113,21 @@ def _confusion(place: Output, name: str, arms: Sequence[Arm], classes: Sequence[
         counts = confusion(arm, len(classes))
         for truth, line in zip(classes, counts, strict=True):
             total = int(line.sum())
+            head = {"model": arm.model, "is": truth, "examples a run": f"{total / len(arm.said):g}"}
             shares = [f"{100 * n / total:.1f}" if total else "" for n in line]
-            rows.append([arm.model, truth, f"{total / len(arm.said):g}", *shares])
+            names = [f"said {c} (%)" for c in classes]
+            rows.append(head | dict(zip(names, shares, strict=True)))
             said = {f"said_{c}": int(n) for c, n in zip(classes, line, strict=True)}
             numbers.append({"model": arm.model, "truth": truth, "runs": len(arm.said), **said})
-    columns = ["model", "is", "examples a run", *(f"said {c} (%)" for c in classes)]
-    shown = place.table(name, pd.DataFrame(numbers), columns, rows, (0, 1))
     how = "Confusion: of the test examples of each class, how many were said to be of which, in %."
+    shown = place.table(name, numbers, rows, (0, 1))
     return together(remark(f"{how} Over all seeds and folds."), shown)
 
 
 @dataclass(frozen=True)
 class Bins:
-    """Confidence and accuracy of a model by bins of confidence.
-
-    Attributes
-    ----------
-    confidence, accuracy : ndarray, shape [BINS]
-        Means; nan of an empty bin.
-    counts : ndarray, shape [BINS]
-    error : float
-        Expected calibration error.
+    """Mean confidence and accuracy of a model, both of shape [BINS], nan of an empty bin; and the
+    expected calibration error.
     """
 
     confidence: np.ndarray
@@ -169,18 +160,13 @@ def calibration_curves(title: str, found: Sequence[tuple[Arm, Bins]]) -> Figure:
     for (arm, bins), ink in zip(found, inks, strict=True):
         shown = bins.counts >= FEW
         x, y = bins.confidence[shown], bins.accuracy[shown]
-        axes.plot(x, y, "o-", color=ink, linewidth=1.6, markersize=4, label=arm.model)
+        axes.plot(x, y, "o-", color=ink, markersize=4, label=arm.model, clip_on=False)
         if len(x):
             ends.append((1.0, float(y[-1]), arm.model, text_colour(ink)))
-    for line in axes.lines[1:]:
-        line.set_clip_on(False)
-    percent = FuncFormatter(lambda v, _: f"{100 * v:.0f} %")
-    axes.xaxis.set_major_formatter(percent)
-    axes.yaxis.set_major_formatter(percent)
-    axes.set_xlim(0, 1)
-    axes.set_ylim(0, 1)
-    axes.set_xlabel("confidence: probability of the class that was said")
-    axes.set_ylabel("accuracy")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda v, _: f"{100 * v:.0f} %"))
+    said = "confidence: probability of the class that was said"
+    axes.set(xlim=(0, 1), ylim=(0, 1), xlabel=said, ylabel="accuracy")
     bare(axes)
     label_ends(axes, ends, 7.5)
     titled(
@@ -210,7 +196,7 @@ def _calibration(place: Output, name: str, of: str, arms: Sequence[Arm]) -> Show
         f"{100 * least[1].error:.1f} points apart in the mean (ECE)."
     )
     figure = calibration_curves(f"{of}: calibration on the test set", found)
-    table = place.table(f"{name}-bins", pd.DataFrame(numbers), columns, rows)
+    table = place.table(f"{name}-bins", numbers, under(columns, rows))
     return together(place.figure(name, figure, caption), remark(HOW_CALIBRATED), table)
 
 
@@ -222,7 +208,6 @@ class Disputed:
     ----------
     item : int
         Its place in the corpus' table.
-    truth : float
     first, second : tuple of float
         What was said, by pair of runs.
     """
@@ -287,25 +272,22 @@ def _examples(
     texts, why = _texts(corpus, chosen)
     table = corpus.files[-1] if corpus is not None else "row"
     names = corpus.classes if corpus is not None else ()
-    rows, numbers = [], []
+    rows = []
     for one in chosen:
         said = [_said(side, names, classes) for side in (one.first, one.second)]
         where, text = f"{table} row {one.item + 1}", texts.get(one.item, "")
         how = f"{one.apart} of {len(one.first)}" if classes else f"{one.distance:.2f}"
         truth = _said((one.truth,), names, classes)
         rows.append([where, truth, *said, how, text])
-        numbers.append(dict(zip(_COLUMNS, (where, truth, *said, how, text), strict=True)))
     columns = ["place", "is", c.first, c.second, "apart in runs" if classes else "apart", "text"]
-    frame = pd.DataFrame(numbers)
     total = sum(one.apart > 0 for one in everything)
     what = f"{total:,} of {len(everything):,} test examples" if classes else "degrees"
     heads = [f"Where {c.first} and {c.second} are furthest apart, of {what} that they differ on."]
     if why:
         heads.append(why)
-    return together(says(heads), place.table(name, frame, columns, rows, (0, 1, 2, 3, 5)))
-
-
-_COLUMNS = ("place", "truth", "first", "second", "apart", "text")
+    numbers = under(("place", "truth", "first", "second", "apart", "text"), rows)
+    shown = place.table(name, numbers, under(columns, rows), (0, 1, 2, 3, 5))
+    return together(says(heads), shown)
 
 
 def _said(values: Sequence[float], names: Sequence[str], classes: bool) -> str:

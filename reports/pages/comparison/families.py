@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import pandas as pd
 from matplotlib.figure import Figure
 
 from harness.experiments.conclusion import Conclusion
@@ -18,10 +17,11 @@ from harness.stats import Interval, mean_interval, ratio_interval
 from harness.train.recipe import EVALUATION_BATCH
 from harness.train.task import family_of, gathered, task, tasks_named
 from reports.core import curves
-from reports.core.axes import End, bare, label_ends, panel, ratio_axis, titled
+from reports.core.axes import panel, ratio_axis, titled
 from reports.core.page import Output, Shown, remark, says, together
 from reports.core.printed_values import printed_accuracy
-from reports.core.style import LINES, look, mechanism_of, text_colour
+from reports.core.style import LINES, look, mechanism_of
+from reports.core.tables import under
 from reports.core.trained import ModelRuns, per_unit, replicate_of
 from reports.core.words import time_text
 
@@ -31,14 +31,9 @@ COSTS = ("model", AVERAGE, "a batch", "over the baseline's", "shortest", "longes
 
 @dataclass(frozen=True)
 class FamilyArm:
-    """One model on all tasks of a family.
+    """One model on all tasks of a family, of the seeds with which it finished all of them.
 
-    Attributes
-    ----------
-    whole : ModelRuns
-        Of the seeds with which it finished all of them.
-    unseen : tuple of float
-        By seed the average without test examples that stand in a training file.
+    `unseen`: by seed the average without test examples that stand in a training file.
     """
 
     whole: ModelRuns
@@ -145,7 +140,7 @@ def _values(place: Output, arms: Sequence[FamilyArm], family: str) -> Shown:
         rows.append([UNSEEN, "", *without])
     columns = [task(next(iter(every))).each, "tokens", *(arm.whole.model for arm in arms)]
     return together(
-        place.table("family", pd.DataFrame(flat), columns, rows, (0,)),
+        place.table("family", flat, under(columns, rows)),
         remark(
             f"Test {first.unit.named(first.metric)} with 95 % t-intervals over seeds, of "
             f"{' and '.join(sorted({arm.whole.counted for arm in arms}))} with which a model was "
@@ -185,7 +180,7 @@ def _costs(place: Output, arms: Sequence[FamilyArm], base: FamilyArm, family: st
             ]
     columns = [*COSTS[:3], f"over {base.whole.model}'s", *COSTS[4:]]
     pieces = [
-        place.table("batches", pd.DataFrame(flat), columns, rows, (0,)),
+        place.table("batches", flat, under(columns, rows)),
         remark(
             f"A batch: {EVALUATION_BATCH} test texts, from one pass over the test set of each run "
             "whose accuracy stands here, as many runs at a time as the machine was given. Ratio: "
@@ -208,17 +203,13 @@ def _costs(place: Output, arms: Sequence[FamilyArm], base: FamilyArm, family: st
 
 def _against_length(lines: Mapping[str, Sequence[curves.Point]], base: str) -> Figure:
     figure, axes = panel()
-    ends: list[End] = []
-    styles = {}
-    for number, (model, points) in enumerate(lines.items()):
-        style = look(mechanism_of(model))
-        styles[model] = (style, LINES[number % len(LINES)])
-        ends.append((points[-1].x, points[-1].y, model, text_colour(style.colour)))
-    curves.draw_lines(axes, lines, styles)
     ratio_axis(axes)
     axes.set_xlabel("tokens of a test text, on average")
     axes.set_ylabel(f"time of {EVALUATION_BATCH} texts, over {base}'s", fontsize=8.5)
-    bare(axes)
-    label_ends(axes, ends)
+    styles = {
+        model: (look(mechanism_of(model)), LINES[number % len(LINES)])
+        for number, model in enumerate(lines)
+    }
+    curves.named_lines(axes, lines, styles)
     titled(axes, "Time of a test batch by length", "bars: 95 % t-intervals over seeds")
     return figure

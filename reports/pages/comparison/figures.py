@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
@@ -48,62 +47,52 @@ def _winner(comparison: Comparison, first: float, second: float) -> str:
     return a if (first > second) == comparison.higher_is_better else b
 
 
-def _two_models(comparison: Comparison, left: float, right: float) -> tuple[Figure, Axes]:
-    """Room for a value of the second model at 0 and of the first at 1."""
+def every_seed(comparison: Comparison) -> Figure:
+    """Test metrics of the second model and of the first, joined by a line for each pair.
+
+    Unpaired there is a point per run: no line joins what is no pair.
+    """
+    paired, d, by = comparison.paired, comparison.difference, comparison.replicate
+    scale, (a, b) = comparison.unit.scale, pair(comparison.first, comparison.second)
     figure, axes = panel(margins={"left": 0.15, "right": 0.85, "bottom": 0.12, "top": 0.84})
-    bare(axes)
-    axes.grid(False)
     axes.set_xticks([0, 1], [comparison.second, comparison.first], fontsize=9.5)
-    axes.set_xlim(left, right)
+    axes.set_xlim(*((-0.42, 1.08) if paired else (-0.3, 1.4)))
     axes.margins(y=0.1)
     axes.set_ylabel(axis_text(comparison), fontsize=8.5)
-    return figure, axes
-
-
-def slope_chart(comparison: Comparison) -> Figure:
-    """One line per seed from the second model's test metric to the first's."""
-    figure, axes = _two_models(comparison, -0.42, 1.08)
-    unit, d, by = comparison.unit, comparison.difference, comparison.replicate
+    style: dict[str, Any] = {"linewidth": 1.3, "markersize": 4.5, "alpha": 0.85}
     ends: list[End] = []
     for number, first, second in comparison.values:
-        ink = _winner(comparison, first, second)
-        values = [unit.scale * second, unit.scale * first]
-        style: dict[str, Any] = {"color": ink, "linewidth": 1.3, "markersize": 4.5, "alpha": 0.85}
-        axes.plot([0, 1], values, "o-", label=f"{by} {number}", **style)
-        if len(comparison.values) <= MOST_NAMED:
-            ends.append((1.0, values[1], f"{by} {number}", ink))
+        values = [scale * second, scale * first]
+        if paired:
+            ink, name = _winner(comparison, first, second), f"{by} {number}"
+            axes.plot([0, 1], values, "o-", color=ink, label=name, **style)
+            ends.append((1.0, values[1], name, ink))
+    for x, model, ink in () if paired else ((0, comparison.second, b), (1, comparison.first, a)):
+        there = [scale * row[2 - x] for row in comparison.values if not math.isnan(row[2 - x])]
+        label = f"{model}: every seed"
+        axes.plot([x] * len(there), there, "o", color=ink, label=label, **style)
+    if len(ends) > MOST_NAMED:
+        ends = []
     if d is not None:
-        means = [unit.scale * d.mean_second, unit.scale * d.mean_first]
-        axes.plot([0, 1], means, "D-", color="black", linewidth=2.6, markersize=7, label="mean")
-        ends.append((1.0, means[1], f"mean {unit.value(d.mean_first)}", "black"))
-        said = f"mean {unit.value(d.mean_second)}"
-        at = (0, means[0])
-        note(axes, said, at, (-9, 0), ink="black", size=8, align="right center", bbox=ON_LINES)
+        places, means = [0.0, 1.0], [scale * d.mean_second, scale * d.mean_first]
+        said = [f"mean {comparison.unit.value(m)}" for m in (d.mean_second, d.mean_first)]
+        stroke = "D-" if paired else "D"
+        if not paired:
+            places = [at + 0.1 for at in places]
+        axes.plot(places, means, stroke, color="black", linewidth=2.6, markersize=7, label="mean")
+        if paired:
+            ends.append((1.0, means[1], said[1], "black"))
+        align, shift = ("right center", -9) if paired else ("left center", 9)
+        for at, y, text in list(zip(places, means, said, strict=True))[: 1 if paired else 2]:
+            note(axes, text, (at, y), (shift, 0), ink="black", size=8, align=align, bbox=ON_LINES)
+    bare(axes)
+    axes.grid(False)
     label_ends(axes, ends)
-    titled(
-        axes,
-        f"{comparison.task}: every {by}",
-        f"one line per {by}, coloured by the model that did better; black: means",
-    )
-    return figure
-
-
-def groups(comparison: Comparison) -> Figure:
-    """Unpaired: a point per run beside its model's mean; no line joins what is not paired."""
-    figure, axes = _two_models(comparison, -0.3, 1.4)
-    unit, d = comparison.unit, comparison.difference
-    inks = pair(comparison.first, comparison.second)
-    sides = [(1, comparison.first, inks[0], 1), (0, comparison.second, inks[1], 2)]
-    for x, model, ink, column in sides:
-        values = [unit.scale * float(row[column]) for row in comparison.values]
-        there = [v for v in values if not math.isnan(v)]
-        style: dict[str, Any] = {"color": ink, "markersize": 4.5, "alpha": 0.85}
-        axes.plot([x] * len(there), there, "o", label=f"{model}: every seed", **style)
-    for x, mean in () if d is None else ((1, d.mean_first), (0, d.mean_second)):
-        at = (x + 0.1, unit.scale * mean)
-        axes.plot([at[0]], [at[1]], "D", color="black", markersize=7, label="mean")
-        note(axes, f"mean {unit.value(mean)}", at, (9, 0), ink="black", size=8)
-    titled(axes, f"{comparison.task}: every seed, unpaired", "a point per run; black: means")
+    title, under = f"{comparison.task}: every seed, unpaired", "a point per run; black: means"
+    if paired:
+        title = f"{comparison.task}: every {by}"
+        under = f"one line per {by}, coloured by the model that did better; black: means"
+    titled(axes, title, under)
     return figure
 
 
@@ -180,17 +169,8 @@ INKS = (BLUE, VERMILION, GREEN, BLACK)
 
 @dataclass(frozen=True)
 class Curve:
-    """Power for one true difference.
-
-    Attributes
-    ----------
-    effect : float
-        As the metric is, not scaled.
-    name : str
-    powers : tuple of float
-        At `COUNTS` pairs.
-    needed : int
-        Fewest pairs with 80 % power.
+    """Power for one true difference (as the metric is, not scaled) at `COUNTS` pairs; `needed` are
+    the fewest with 80 % power.
     """
 
     effect: float

@@ -15,22 +15,16 @@ from matplotlib.ticker import MaxNLocator
 
 from harness.experiments.conclusion import Comparison
 from harness.experiments.replicates import is_ok
-from reports.core.axes import End, bare, headed, label_ends, panel, titled
+from reports.core.axes import End, bare, headed, label_ends, panel, panels, titled
 from reports.core.style import pair, text_colour
 from reports.pages.comparison.figures import axis_text
 
 
 @dataclass(frozen=True)
 class DevCurves:
-    """Dev metric by epoch of a model's finished runs, in the metric's unit.
+    """Dev metric of a model's finished runs by epoch, in the metric's unit.
 
-    Attributes
-    ----------
-    model : str
-    runs : tuple of mapping
-        By epoch, of each run.
-    chosen : tuple of (epoch, value)
-        Of each run the epoch that counts.
+    `chosen`: of each run the epoch that counts, and its value.
     """
 
     model: str
@@ -86,23 +80,17 @@ def learning_curves(comparisons: Sequence[Comparison]) -> Figure | None:
         axes.set_ylabel(ylabel, fontsize=8.5)
         titled(axes, title, UNDER)
         return figure
-    across, down = min(ACROSS, len(told)), math.ceil(len(told) / ACROSS)
-    width, height = 0.8 + 2.5 * across, 1.15 + 2.1 * down
-    figure = Figure(figsize=(width, height))
-    grid = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
-    edges = {"left": 0.7 / width, "bottom": 0.45 / height, "top": 1 - 0.85 / height}
-    figure.subplots_adjust(**edges, right=0.985, hspace=0.36, wspace=0.08)
+    each, edges, gaps = (2.3, 1.55), (0.7, 0.1, 0.45, 0.85), (0.2, 0.55)
+    figure, grid = panels(len(told), ACROSS, each, edges, gaps, sharex=True, sharey=True)
     for axes, (c, some) in zip(grid.flat, told, strict=False):
         _draw_curves(axes, c, some)
         axes.set_title(c.first, fontsize=8, loc="left", color=pair(c.first, c.second)[0])
-    for axes in grid.flat[len(told) :]:
-        axes.set_axis_off()
-    for axes in grid.flat[max(0, len(told) - across) : len(told)]:
+    for axes in grid.flat[max(0, len(told) - ACROSS) : len(told)]:
         axes.tick_params(labelbottom=True)
         axes.set_xlabel("epoch", fontsize=8.5)
     for axes in grid[:, 0]:
         axes.set_ylabel(ylabel, fontsize=7.5)
-    headed(figure, f"{title}, each beside {first.second}", UNDER, gap=0.22 / height)
+    headed(figure, f"{title}, each beside {first.second}", UNDER, gap=0.22 / figure.get_figheight())
     return figure
 
 

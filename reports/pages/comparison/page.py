@@ -5,9 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-import pandas as pd
-
-from harness.errors import UsageError
 from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.overall import exact_tests
 from harness.experiments.tables import (
@@ -30,6 +27,7 @@ from harness.experiments.tables import (
     value_rows,
 )
 from harness.train.task import gathered
+from reports.core.forest import ties_shown
 from reports.core.page import (
     DevicePage,
     Output,
@@ -41,8 +39,8 @@ from reports.core.page import (
     together,
     warns,
 )
-from reports.core.ranks import ties_shown
-from reports.core.source import DeviceRecords, Source
+from reports.core.source import DeviceRecords, Source, by_key
+from reports.core.tables import under
 from reports.pages.comparison import disagreement, families, figures, learning
 from reports.pages.comparison.tables import cost_numbers, numbers, run_cells, run_numbers
 from reports.pages.corpora import edges
@@ -54,41 +52,35 @@ NONE = (
 )
 
 
-def choose(device: DeviceRecords | None, key: str) -> Conclusion | None:
-    """The conclusion of a key; the newest without one.
-
-    Raises
-    ------
-    UsageError
-        If there is none of that key.
-    """
-    found = device.conclusions if device else []
-    if not key:
-        return found[-1] if found else None
-    for one in found:
-        if one.key == key:
-            return one
-    known = ", ".join(f"{c.key} ({c.title})" for c in found) or "none"
-    raise UsageError(f"given design {key!r}; the records have {known}")
-
-
 class Compared(DevicePage):
     """A family of comparisons; every method shows one piece of the page, task by task."""
 
     kinds = KINDS
     footed = ("run",)
+    none = NONE
 
     def __init__(
-        self, source: Source, device: DeviceRecords | None, place: Output, design: str = ""
+        self, source: Source, device: DeviceRecords, place: Output, design: str = ""
     ) -> None:
         super().__init__(source, device, place)
-        self.conclusion = choose(device, str(design))
+        found = {c.key: c for c in device.conclusions}
+        key = str(design) or next(reversed(found), "")
+        self.chosen = by_key("design", key, found, lambda c: c.title) if key else None
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was compared."""
+        return self.chosen is None
+
+    @property
+    def conclusion(self) -> Conclusion:
+        """That of the key; the newest without one."""
+        assert self.chosen is not None
+        return self.chosen
 
     def about(self) -> Shown:
         """Which records these are, and what was compared."""
         c = self.conclusion
-        if c is None or self.device is None:
-            return together(says([self.source.says]), says([NONE]))
         what = f"{', '.join(c.models)} against {c.baseline}, on {', '.join(gathered(c.tasks))}."
         if len(c.comparisons) > 1:
             what += (
@@ -102,11 +94,9 @@ class Compared(DevicePage):
     def verdicts(self) -> Shown:
         """What is decided, and what must be known beside it."""
         c = self.conclusion
-        if c is None:
-            return says([])
         first, *others = map(_ended, c.sentences)
         used = [(one.task, recipe) for one in c.comparisons for recipe in one.design["recipes"]]
-        at_edges = edges.of_recipes(self.source, self.device, used) if self.device else []
+        at_edges = edges.of_recipes(self.source, self.device, used)
         warnings = map(_ended, [*c.warnings, *at_edges])
         return together(says([first], main=True), says(others), warns(warnings))
 
@@ -114,7 +104,7 @@ class Compared(DevicePage):
         """Two models: a line per seed or fold, unpaired a point per run; more: see the forest."""
         below = "Every replicate of every model is a point in the figures below."
         found = self.conclusion
-        if found is not None and all(len(found.of_task(task)) > 1 for task in found.tasks):
+        if all(len(found.of_task(task)) > 1 for task in found.tasks):
             return remark(below)  # once, not under the name of every task
 
         def show(some: Sequence[Comparison], name: str) -> Shown:
@@ -124,13 +114,13 @@ class Compared(DevicePage):
             if not c.values:
                 return _nothing(c)
             if not c.paired:
-                return self.place.figure(f"{name}seeds", figures.groups(c), _means(c))
+                return self.place.figure(f"{name}seeds", figures.every_seed(c), _means(c))
             ahead = sum((a > b) == c.higher_is_better and a != b for _, a, b in c.values)
             caption = (
                 f"{c.first} did better than {c.second} with {ahead} of {len(c.values)} "
                 f"{c.replicate}s."
             )
-            return self.place.figure(f"{name}seeds", figures.slope_chart(c), caption)
+            return self.place.figure(f"{name}seeds", figures.every_seed(c), caption)
 
         return self._by_task(show)
 
@@ -158,48 +148,48 @@ class Compared(DevicePage):
         else:
             beside = "excludes" if d.low > 0 or d.high < 0 else "includes"
             caption += f"; its 95 % t-interval {unit.bounds(d)} {beside} zero."
-        metrics = [f"first_{c.metric}", f"second_{c.metric}"]
-        frame = pd.DataFrame(c.values, columns=[c.replicate, *metrics])
-        frame.insert(1, "first", c.first)
-        frame.insert(3, "second", c.second)
-        if c.paired:
-            frame[f"difference_{c.metric}"] = [a - b for _, a, b in c.values]
+        flat = [
+            {
+                c.replicate: number,
+                "first": c.first,
+                f"first_{c.metric}": a,
+                "second": c.second,
+                f"second_{c.metric}": b,
+                **({f"difference_{c.metric}": a - b} if c.paired else {}),
+            }
+            for number, a, b in c.values
+        ]
         return together(
             self.place.figure(f"{name}differences", figures.differences(c), caption),
-            self.place.table(f"{name}seeds", frame, value_columns(c), value_rows(c)),
+            self.place.table(f"{name}seeds", flat, under(value_columns(c), value_rows(c))),
         )
 
     def statistics(self) -> Shown:
         """Interval first, then the tests: of one comparison row by row, of several a row each."""
 
         def show(some: Sequence[Comparison], name: str) -> Shown:
-            frame = pd.DataFrame([numbers(c) for c in some])
+            flat = map(numbers, some)
             if len(some) > 1:
-                names, rows = columns(some), task_rows(some)
-                ends = (0, len(names) - 1)
-                shown = self.place.table(f"{name}statistics", frame, names, rows, ends)
+                rows = under(columns(some), task_rows(some))
+                ends = (0, len(rows[0]) - 1)
+                shown = self.place.table(f"{name}statistics", flat, rows, ends)
                 return together(remark(headed(some)), shown)
             if not (tests := statistics_rows(some[0])):
                 return _nothing(some[0])
-            names = ["", "value", "how to read it"]
-            return self.place.table(f"{name}statistics", frame, names, tests, (0, 2))
+            rows = under(["", "value", "how to read it"], tests)
+            return self.place.table(f"{name}statistics", flat, rows, (0, 2))
 
-        if self.conclusion is None:
-            return says([])
         return together(self._by_task(show), says(reading(self.conclusion)))
 
     def over_tasks(self) -> Shown:
         """The tests over tasks."""
         c = self.conclusion
-        if c is None:
-            return says([])
         if c.overall is None:
             return remark("One task, or one with runs of every model: nothing over tasks.")
-        rows = overall_rows(c.baseline, c.overall)
-        frame = pd.DataFrame(rows, columns=list(OVER_TASKS))
+        rows = under(OVER_TASKS, overall_rows(c.baseline, c.overall))
         pieces = [
             remark(counted_tasks(c.overall)),
-            self.place.table("tasks", frame, OVER_TASKS, rows, (0, len(OVER_TASKS) - 1)),
+            self.place.table("tasks", rows, rows, (0, len(OVER_TASKS) - 1)),
             says(map(_ended, [*exact_tests(c.overall), *overall_without(c)])),
         ]
         if (ties := c.overall.ties) is not None:
@@ -212,7 +202,6 @@ class Compared(DevicePage):
         found = self.conclusion
 
         def show(some: Sequence[Comparison], name: str) -> Shown:
-            assert found is not None
             task = some[0].task
             said = tied_on(found, task) or ["Ties are of three models or more, with runs of all."]
             if task not in found.ties:
@@ -248,13 +237,10 @@ class Compared(DevicePage):
 
     def disagreement(self) -> Shown:
         """What kept predictions say: without what was trained on, over examples, and where."""
-        device = self.device
-        if device is None:
-            return says([])
 
         def show(some: Sequence[Comparison], name: str) -> Shown:
             told = says(map(_ended, of_examples(some)))
-            return together(told, disagreement.show(self.place, some, name, device))
+            return together(told, disagreement.show(self.place, some, name, self.device))
 
         return self._by_task(show)
 
@@ -294,35 +280,31 @@ class Compared(DevicePage):
             costs = {model: cost for c in some for model, cost in c.costs.items()}
             if not costs:
                 return _nothing(some[0])
-            frame = pd.DataFrame(cost_numbers(costs))
-            return self.place.table(f"{name}costs", frame, COSTS, cost_rows(some))
+            rows = under(COSTS, cost_rows(some))
+            return self.place.table(f"{name}costs", cost_numbers(costs), rows)
 
         how = (
             "Medians over the runs of each model; peak memory is that of the whole training run "
             "beyond data, libraries and weights, on the code and machine of those runs."
         )
-        return together(self._by_task(show), remark(how)) if self.conclusion else says([])
+        return together(self._by_task(show), remark(how))
 
     def runs(self) -> Shown:
         """Every run, those that failed too."""
 
         def show(some: Sequence[Comparison], name: str) -> Shown:
-            c = some[0]
             flat = run_numbers(some)
-            names = ["run", "status", f"test {c.metric}", "tested epoch", "epochs", "training"]
-            rows = [run_cells(c, row) for row in flat]
-            return self.place.table(f"{name}runs", pd.DataFrame(flat), names, rows, (0, 1))
+            rows = [run_cells(some[0], row) for row in flat]
+            return self.place.table(f"{name}runs", flat, rows, (0, 1))
 
         return self._by_task(show)
 
     def machine(self) -> Shown:
         """Where this was trained."""
-        return machine(self.device if self.conclusion else None, Output(None, ""), *self.footed)
+        return machine(self.device, Output(None, ""), *self.footed)
 
     def _by_task(self, show: Callable[[Sequence[Comparison], str], Shown]) -> Shown:
         """The same piece of every task, under its name where there are several."""
-        if self.conclusion is None:
-            return says([])
         several = len(self.conclusion.tasks) > 1
 
         def pieces(found: Conclusion) -> Iterator[Shown]:

@@ -76,15 +76,15 @@ def numbers(c: Comparison) -> dict[str, Any]:
     return found
 
 
-def run_cells(c: Comparison, row: Mapping[str, Any]) -> list[str]:
-    """One of `run_numbers` as a row of texts."""
+def run_cells(c: Comparison, row: Mapping[str, Any]) -> dict[str, str]:
+    """One of `run_numbers` in texts."""
     value, seconds = row[f"test_{c.metric}"], row["training_seconds"]
     fold = "" if row["fold"] is None else f" fold {row['fold']}"
-    return [
-        f"{row['model']} seed {row['seed']}{fold}",
-        f"{row['status']}: {row['detail']}" if row["detail"] else str(row["status"]),
-        c.unit.value(value) if isinstance(value, int | float) else "",
-        str(row["chosen_epoch"] or ""),
-        str(row["epochs"]),
-        f"{seconds:.1f} s" if isinstance(seconds, int | float) else "",
-    ]
+    return {
+        "run": f"{row['model']} seed {row['seed']}{fold}",
+        "status": f"{row['status']}: {row['detail']}" if row["detail"] else str(row["status"]),
+        f"test {c.metric}": c.unit.value(value) if isinstance(value, int | float) else "",
+        "tested epoch": str(row["chosen_epoch"] or ""),
+        "epochs": str(row["epochs"]),
+        "training": f"{seconds:.1f} s" if isinstance(seconds, int | float) else "",
+    }

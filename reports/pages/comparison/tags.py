@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from harness.experiments.conclusion import Comparison
 from harness.stats.sums import has_spans, spans_of
 from harness.train.data.texts import Tagged
 from reports.core.page import Output, Shown, remark, says, together
+from reports.core.tables import under
 from reports.pages.comparison.arms import Arm, loader_of, pairs_of, table_of
 
 CONFUSED = 15
@@ -69,7 +69,7 @@ def _words(place: Output, name: str, arms: Sequence[Arm]) -> Shown:
     said = (
         "Words whose tag is right, over all seeds; unseen ones don't stand in the training split."
     )
-    return together(remark(said), place.table(name, pd.DataFrame(numbers), columns, rows))
+    return together(remark(said), place.table(name, numbers, under(columns, rows)))
 
 
 def _counts(arm: Arm) -> list[int]:
@@ -83,12 +83,7 @@ def _counts(arm: Arm) -> list[int]:
 
 @dataclass(frozen=True)
 class SpanCounts:
-    """How often something was found, over all runs of a model.
-
-    Attributes
-    ----------
-    right, said, true : int
-    """
+    """How often something was found, over all runs of a model."""
 
     right: int
     said: int
@@ -127,14 +122,7 @@ def _types(place: Output, name: str, arms: Sequence[Arm], names: Sequence[str]) 
     found = {arm.model: by_type(arm, names) for arm in arms}
     nothing = SpanCounts(0, 0, 0)
     numbers = [
-        {
-            "model": m,
-            "type": kind,
-            "right": one.right,
-            "said": one.said,
-            "true": one.true,
-            "f1": one.f1,
-        }
+        {"model": m, "type": kind, **vars(one), "f1": one.f1}
         for m, some in found.items()
         for kind, one in some.items()
     ]
@@ -149,7 +137,7 @@ def _types(place: Output, name: str, arms: Sequence[Arm], names: Sequence[str]) 
     ]
     what = "spans of each type" if has_spans(names) else "words of each tag"
     columns = ["type" if has_spans(names) else "tag", "there are", *(f"{m} (F1, %)" for m in found)]
-    shown = place.table(name, pd.DataFrame(numbers), columns, rows)
+    shown = place.table(name, numbers, under(columns, rows))
     return together(remark(f"F1 of {what}, over all seeds together."), shown)
 
 
@@ -177,7 +165,7 @@ def _confusion(place: Output, name: str, arms: Sequence[Arm], names: Sequence[st
     ]
     rows = [[true, said, *cells[true, said]] for true, said in ranked[:CONFUSED]]
     columns = ["is", "said", *(f"{arm.model} (words a run)" for arm, _ in found)]
-    shown = place.table(name, pd.DataFrame(numbers), columns, rows, (0, 1))
+    shown = place.table(name, numbers, under(columns, rows), (0, 1))
     left = (
         f" {len(ranked) - CONFUSED} rarer ones are in the data." if len(ranked) > CONFUSED else ""
     )
@@ -186,15 +174,9 @@ def _confusion(place: Output, name: str, arms: Sequence[Arm], names: Sequence[st
 
 @dataclass(frozen=True, eq=False)
 class Apart:
-    """One test sentence, as both models see it.
+    """One test sentence, by its place in the corpus' table, as both models see it.
 
-    Attributes
-    ----------
-    item : int
-        Its place in the corpus' table.
-    truth : ndarray, shape [n]
-    first, second : ndarray, shape [runs, n]
-        What was said, by pair of runs.
+    Truth of shape [n]; what was said of shape [runs, n], by pair of runs.
     """
 
     item: int
@@ -253,7 +235,7 @@ def _sentences(
         return remark(f"{first} and {second} say the same of every word, in most of their runs.")
     texts, why = _texts(corpus, chosen)
     table = corpus.files[-1] if corpus is not None else "sentence"
-    rows = []
+    cells = []
     for one in chosen:
         words = texts.get(one.item) or [f"word {n + 1}" for n in range(len(one.truth))]
         told = "; ".join(
@@ -262,7 +244,7 @@ def _sentences(
         )
         right = [f"{one.right(said):.1f} of {len(one.truth)}" for said in (one.first, one.second)]
         text = " ".join(texts.get(one.item, []))
-        rows.append([f"{table} row {one.item + 1}", *right, told, text])
+        cells.append([f"{table} row {one.item + 1}", *right, told, text])
     number = sum(bool(one.differences()) for one in everything)
     heads = [
         f"Of {number:,} of {len(everything):,} test sentences most runs of {first} and {second} "
@@ -270,7 +252,8 @@ def _sentences(
         *([why] if why else []),
     ]
     columns = ["place", f"{first}: right", f"{second}: right", "word is: both say", "sentence"]
-    return together(says(heads), place.table(name, pd.DataFrame(rows), columns, rows, (0, 3, 4)))
+    rows = under(columns, cells)
+    return together(says(heads), place.table(name, rows, rows, (0, 3, 4)))
 
 
 def _texts(corpus: Tagged | None, chosen: Sequence[Apart]) -> tuple[dict[int, list[str]], str]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from harness.experiments.conclusion import Comparison
 from harness.experiments.replicates import is_ok
@@ -17,6 +16,7 @@ from harness.stats import SUMMED
 from harness.stats.sums import ORDERS
 from harness.train.data.parallel import Parallel
 from reports.core.page import Output, Shown, remark, says, together
+from reports.core.tables import under
 from reports.pages.comparison.arms import Arm, loader_of, pairs_of, table_of
 
 COLUMNS = SUMMED["chrf"].last
@@ -93,21 +93,15 @@ def _scores(place: Output, name: str, some: Sequence[Comparison], arms: Sequence
         "What of each model's words, and of two, three and four in a row, the references have; its "
         "length over theirs; the whole model's training, and beam search over the test sets."
     )
-    return together(remark(what), place.table(name, pd.DataFrame(numbers), columns, rows))
+    return together(remark(what), place.table(name, numbers, under(columns, rows)))
 
 
 @dataclass(frozen=True)
 class Version:
-    """One test sentence as both models translate it.
+    """One test sentence, by its place in the corpus' table, as both models translate it.
 
-    Attributes
-    ----------
-    item : int
-        Its place in the corpus' table.
-    ahead : float
-        Mean over seeds of its chrF by the first model less that by the second.
-    first, second : str
-        What was written by the pair of runs that are furthest apart in that direction.
+    `ahead`: mean over seeds of its chrF by the first model less that by the second; `first` and
+    `second`: what the pair of runs wrote that is furthest apart in that direction.
     """
 
     item: int
@@ -144,23 +138,24 @@ def _sentences(place: Output, name: str, first: Arm, second: Arm, of: str, most:
     if not chosen:
         return remark(f"{first.model} and {second.model} wrote the same of every test sentence.")
     texts, why = _texts(of, chosen)
-    rows, numbers = [], []
+    rows = []
     for one in chosen:
         source, reference = texts.get(one.item, ("", ""))
-        cells = [f"row {one.item + 1}", source, reference, one.first, one.second]
-        rows.append([*cells, f"{one.ahead:+.1f}"])
-        numbers.append(dict(zip(_KNOWN, (*cells, one.ahead), strict=True)))
+        apart_by = f"{one.ahead:+.1f}"
+        rows.append([f"row {one.item + 1}", source, reference, one.first, one.second, apart_by])
     columns = ["place", "source", "reference", first.model, second.model, "chrF, apart"]
     differ = sum(one.first != one.second for one in everything)
     heads = [
         f"Where {first.model} and {second.model} are furthest apart by chrF, in the mean over "
         f"seeds; {differ:,} of {len(everything):,} test sentences are translated differently."
     ]
-    shown = place.table(name, pd.DataFrame(numbers), columns, rows, (0, 1, 2, 3, 4))
+    known = ("place", "source", "reference", "first", "second", "chrf_apart")
+    numbers = [
+        {**row, "chrf_apart": one.ahead}
+        for row, one in zip(under(known, rows), chosen, strict=True)
+    ]
+    shown = place.table(name, numbers, under(columns, rows), (0, 1, 2, 3, 4))
     return together(says([*heads, *([why] if why else [])]), shown)
-
-
-_KNOWN = ("place", "source", "reference", "first", "second", "chrf_apart")
 
 
 def _texts(of: str, chosen: Sequence[Version]) -> tuple[dict[int, tuple[str, str]], str]:

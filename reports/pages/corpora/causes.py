@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-import pandas as pd
-
 from harness.train.recipe import CEILINGS, identity
 from reports.core.page import Output, Shown, remark, together
 from reports.core.trained import Against, ModelRuns, TaskRuns, against
@@ -27,7 +25,6 @@ NONE = (
     "No model was trained twice with but one of these changed: word vectors, width, all steps or "
     "patience."
 )
-COLUMNS = ("", "recipe", "with", "in place of", "difference [95 %]", "p", "over")
 
 
 def _setting(model: ModelRuns) -> dict[str, Any]:
@@ -89,20 +86,21 @@ def causes(tasks: Iterable[Sequence[TaskRuns]]) -> list[tuple[str, TaskRuns, Aga
 
 def table(
     found: Sequence[tuple[str, TaskRuns, Against]],
-) -> tuple[pd.DataFrame, list[str], list[list[str]]]:
-    """Numbers, headings and texts."""
+) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    """Numbers, and texts."""
     rows, flat = [], []
     for cause, of, pair in found:
-        ends = [_called(cause, _setting(m)) for m in (pair.model, pair.other)]
+        one, other = (_called(cause, _setting(m)) for m in (pair.model, pair.other))
         rows.append(
-            [
-                f"{head(of)}: {pair.model.model}",
-                pair.model.recipe,
-                *ends,
-                pair.text,
-                f"{pair.difference.p:.2g}",
-                pair.counted,
-            ]
+            {
+                "": f"{head(of)}: {pair.model.model}",
+                "recipe": pair.model.recipe,
+                "with": one,
+                "in place of": other,
+                "difference [95 %]": pair.text,
+                "p": f"{pair.difference.p:.2g}",
+                "over": pair.counted,
+            }
         )
         flat.append(
             {
@@ -110,8 +108,8 @@ def table(
                 "model": pair.model.model,
                 "recipe": pair.model.recipe,
                 "cause": cause,
-                "with": ends[0],
-                "in_place_of": ends[1],
+                "with": one,
+                "in_place_of": other,
                 "difference": pair.difference.difference,
                 "low": pair.difference.low,
                 "high": pair.difference.high,
@@ -119,7 +117,7 @@ def table(
                 "replicates": len(pair.values.rows),
             }
         )
-    return pd.DataFrame(flat), list(COLUMNS), rows
+    return flat, rows
 
 
 def section(found: Sequence[tuple[str, TaskRuns, Against]], place: Output) -> Shown:

@@ -102,12 +102,7 @@ def of_tuning(found: Sequence[Tried]) -> list[str]:
 def of_recipes(
     source: Source, device: DeviceRecords, recipes: Iterable[tuple[str, Mapping[str, Any]]]
 ) -> list[str]:
-    """`at_edges` of recipes by which a task was trained, as far as its tuning is recorded.
-
-    Parameters
-    ----------
-    recipes : iterable of (task, mapping)
-    """
+    """`at_edges` of recipes by which a task was trained, as far as its tuning is recorded."""
     by_task = {one.task.name: one for one in tuned(source, device)[0]}
     found = (line for name, r in recipes if name in by_task for line in at_edges(by_task[name], r))
     return list(dict.fromkeys(found))

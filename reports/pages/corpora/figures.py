@@ -1,7 +1,11 @@
-"""Figures of ``corpora.ipynb`` beside its forest plots: a metric over a setting; heads by scale."""
+"""Figures of ``corpora.ipynb`` beside its forest plots: a metric over a setting; heads by scale.
+
+Settings that a row is drawn against: scales by alpha, K of mirrored summation.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -9,16 +13,24 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
 from harness.stats import mean_interval
+from harness.train.task import tasks
+from reference_impls.msmsa.scales import CANDIDATES, heads_per_scale
+from reference_impls.multi_scale_transformer.presets import DEFAULTS, PRESETS
 from reports.core import curves
-from reports.core.axes import End, bare, headed, label_ends, note, panel, titled, value_axis
+from reports.core.axes import headed, note, panel, panels, titled, value_axis
 from reports.core.forest import MOST_SINGLES
-from reports.core.style import LINES, NOT_SHOWN, look, mechanism_of, text_colour
+from reports.core.style import LINES, NOT_SHOWN, Look, look, mechanism_of
 from reports.core.trained import ModelRuns
-from reports.pages.corpora.scales import heads_by_scale
 
+ALPHAS = (1.0, 0.5, 0.0, -0.5, -1.0)
+"""Of Table 6, A to E."""
+USUAL = 0.5
+"""Of the paper's own models."""
+HEADS, LAYERS = 10, 3
+"""Of the example below equation 12."""
+MODEL = "multi_scale_transformer"
+_OPTIONS = re.compile(r"\[(?P<options>[^\]]*)\]")
 MOST_HEADS = 8
-CELL_INK = "#1a1a1a"
-"""On a cell, which is light on a dark page too."""
 Points = list[tuple[curves.Point, list[float]]]
 """Means with their intervals over a setting, and the values behind each."""
 
@@ -56,24 +68,15 @@ def against_setting(
         A value to compare with.
     """
     figure, axes = panel()
-    ends: list[End] = []
-    seen: dict[str, int] = {}
+    styles: dict[str, tuple[Look, str]] = {}
     for name, points in lines.items():
         style = look(mechanism_of(name))
-        number = seen[style.colour] = seen.get(style.colour, -1) + 1
+        number = sum(other.colour == style.colour for other, _ in styles.values())
+        styles[name] = (style, LINES[number % len(LINES)])
         for point, values in points:
             if 1 < len(values) <= MOST_SINGLES:
-                axes.plot(
-                    [point.x] * len(values),
-                    values,
-                    "_",
-                    color=style.colour,
-                    alpha=0.4,
-                    label=f"{name}: every replicate",
-                )
-        drawn = [point for point, _ in points]
-        curves.draw_lines(axes, {name: drawn}, {name: (style, LINES[number % len(LINES)])})
-        ends.append((drawn[-1].x, drawn[-1].y, name, text_colour(style.colour)))
+                label, at = f"{name}: every replicate", [point.x] * len(values)
+                axes.plot(at, values, "_", color=style.colour, alpha=0.4, label=label)
     if level is not None:
         axes.axhline(level, color=NOT_SHOWN, linewidth=1, linestyle=":")
     if log:
@@ -84,18 +87,17 @@ def against_setting(
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel, fontsize=8.5)
-    bare(axes)
-    label_ends(axes, ends)
+    drawn = {name: [point for point, _ in points] for name, points in lines.items()}
+    curves.named_lines(axes, drawn, styles)
     titled(axes, title, under)
     return figure
 
 
 def heads(alphas: Sequence[float]) -> Figure:
     """A panel per alpha: heads of each layer by scale, as numbers on a shaded grid."""
-    figure = Figure(figsize=(2.0 * len(alphas), 2.5))
-    panels = figure.subplots(1, len(alphas), sharey=True)
-    figure.subplots_adjust(left=0.07, right=0.99, bottom=0.2, top=0.76, wspace=0.12)
-    for axes, alpha in zip(panels, alphas, strict=True):
+    edges, count = (0.7, 0.1, 0.5, 0.6), len(alphas)
+    figure, grid = panels(count, count, (1.65, 1.4), edges, sharey=True)
+    for axes, alpha in zip(grid.flat, alphas, strict=True):
         names, layers = heads_by_scale(alpha)
         axes.imshow(
             np.array(layers),
@@ -108,7 +110,7 @@ def heads(alphas: Sequence[float]) -> Figure:
         )
         for y, row in enumerate(layers):
             for x, count in enumerate(row):
-                note(axes, str(count), (x, y), ink=CELL_INK, size=9, align="center center")
+                note(axes, str(count), (x, y), ink="black", size=9, align="center center")
         axes.set_xticks(range(len(names)), names, fontsize=7.5)
         axes.set_yticks(
             range(len(layers)), [f"layer {n + 1}" for n in range(len(layers))], fontsize=7.5
@@ -120,3 +122,64 @@ def heads(alphas: Sequence[float]) -> Figure:
             spine.set_visible(False)
     headed(figure, "How many heads have which scale")
     return figure
+
+
+def heads_by_scale(alpha: float) -> tuple[list[str], list[list[int]]]:
+    """Names of the candidate scales, and the heads of each layer that have them."""
+    names = [str(scale) for scale in CANDIDATES]
+    return names, heads_per_scale(len(CANDIDATES), alpha, HEADS, LAYERS)
+
+
+def options_of(name: str) -> dict[str, str]:
+    """``{"alpha": "0.5"}`` of ``multi_scale_transformer.windowed[alpha=0.5]``."""
+    match = _OPTIONS.search(name)
+    if match is None:
+        return {}
+    parts = (part.partition("=") for part in match["options"].split(","))
+    return {key.strip(): value.strip() for key, _, value in parts if value}
+
+
+def alpha_of(model: str) -> float | None:
+    """Alpha of a Multi-Scale Transformer; None of others, and where it decides nothing."""
+    if not model.startswith(f"{MODEL}."):
+        return None
+    options = options_of(model)
+    if "scales" in options or scale_of(model) is not None:
+        return None
+    preset = PRESETS.get(options.get("preset", ""))
+    if preset is not None:
+        if "scales" in preset.options:
+            return None
+        return float(preset.options.get("alpha", DEFAULTS["alpha"]))
+    try:
+        return float(options.get("alpha", DEFAULTS["alpha"]))
+    except ValueError:  # from a record that no model of ours has made
+        return None
+
+
+def scale_of(model: str) -> str | None:
+    """The one scale of a Multi-Scale Transformer all of whose heads have it: ``n/16``."""
+    if not model.startswith(f"{MODEL}."):
+        return None
+    candidates = [c for c in options_of(model).get("candidates", "").split(";") if c]
+    return candidates[0] if len(candidates) == 1 else None
+
+
+def of_scales(model: str) -> bool:
+    """Whether its scales are what a model is about: at an alpha, or all heads of one."""
+    return alpha_of(model) is not None or scale_of(model) is not None
+
+
+def layers_of(model: str) -> str:
+    """How many layers its name says, empty for the usual number."""
+    return options_of(model).get("layers", "")
+
+
+def k_of(task: str) -> int | None:
+    """K of a mirrored summation: what its name says, or the task's own."""
+    text = options_of(task).get("k", "")
+    if text.isdigit():
+        return int(text)
+    known = tasks().get(task.partition("[")[0])
+    value = None if known is None else known.options.get("k")
+    return int(value) if isinstance(value, int) else None

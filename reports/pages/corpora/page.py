@@ -6,14 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property, partial
 
-import pandas as pd
-
 from harness.experiments import tables as in_words
 from harness.profile import load_profile
 from harness.stats import ALPHA, holm, judged_p
-from reports.core.forest import Line, forest
+from reports.core.forest import Line, forest, ties_shown
 from reports.core.page import DevicePage, Shown, remark, says, together, warns
-from reports.core.ranks import ties_shown
 from reports.core.style import mechanism_of
 from reports.core.tables import Best
 from reports.core.trained import (
@@ -27,7 +24,7 @@ from reports.core.trained import (
 )
 from reports.core.words import file_name
 from reports.pages.corpora import causes, edges, figures, printed, tables, tuning
-from reports.pages.corpora.scales import (
+from reports.pages.corpora.figures import (
     ALPHAS,
     USUAL,
     alpha_of,
@@ -62,11 +59,17 @@ class Corpora(DevicePage):
     """Accuracies over corpora; every method shows one piece of the page."""
 
     kinds = KINDS
+    none = NONE
+
+    @property
+    def empty(self) -> bool:
+        """Whether no run is finished."""
+        return not self.tasks
 
     @cached_property
     def recipes(self) -> list[list[TaskRuns]]:
         """Everything that was trained: of each task the recipe that most mechanisms have first."""
-        return tasks_by_recipe(self.device.records) if self.device else []
+        return tasks_by_recipe(self.device.records)
 
     @cached_property
     def tasks(self) -> list[TaskRuns]:
@@ -99,8 +102,7 @@ class Corpora(DevicePage):
     @cached_property
     def baseline(self) -> str:
         """Mechanism that all others are compared with."""
-        kind = self.device.kind if self.device else "cpu"
-        return mechanism_of(load_profile("quick", kind).baseline)
+        return mechanism_of(load_profile("quick", self.device.kind).baseline)
 
     @cached_property
     def differences(self) -> list[Against]:
@@ -115,43 +117,33 @@ class Corpora(DevicePage):
     @cached_property
     def margins(self) -> dict[str, float]:
         """By task the margin that a comparison declared: smaller differences do not matter."""
-        found = self.device.conclusions if self.device else []
-        declared = [c for family in found for c in family.comparisons]
+        declared = [c for family in self.device.conclusions for c in family.comparisons]
         return {c.task: c.margin for c in declared if c.margin is not None}
 
     def about(self) -> Shown:
         """Which records these are."""
-        if self.device is None or not self.tasks:
-            return together(says([self.source.says]), says([NONE]))
         others = sum(task.others for task in self.tasks)
         left = f" {others} runs by other recipes are not shown beside these." if others else ""
-        return together(
-            says(
-                [
-                    f"{self.source.says} Trained {self.device.dates_of(*KINDS)} on "
-                    f"{self.device.title}.{left}"
-                ]
-            ),
-            warns(self._lost()),
-        )
+        made = f"Trained {self.device.dates_of(*KINDS)} on {self.device.title}."
+        return together(says([f"{self.source.says} {made}{left}"]), warns(self._lost()))
 
     def table(self) -> Shown:
         """Means and deviations, as in MTSA's Table 5."""
         if not self.corpora:
-            return remark(NONE) if not self.tasks else remark("No corpus was trained on here.")
+            return remark("No corpus was trained on here.")
         best = self._best()
         models = sorted({m.model for task in self.corpora for m in task.models if not m.variant})
         rows = []
         for model in models:
-            cells: list[str] = [model]
+            row = {"model": model}
             for task in self.corpora:
                 one = task.find(model)
                 text = one.text if one else ""
-                cells.append(Best(text) if one and one is best.get(task.name) else text)
-            rows.append(cells)
-        columns = ["model", *(tables.head(task) for task in self.corpora)]
+                shown = Best(text) if one and one is best.get(task.name) else text
+                row[tables.head(task)] = shown
+            rows.append(row)
         return together(
-            self.place.table("table", tables.numbers(self.corpora), columns, rows),
+            self.place.table("table", tables.numbers(self.corpora), rows),
             remark(
                 "Mean over seeds or folds, standard deviation in parentheses. Bold: the highest "
                 "mean, where its difference to the runner-up is significant (paired, Holm over the "
@@ -239,14 +231,15 @@ class Corpora(DevicePage):
 
     def scales(self) -> Shown:
         """Heads per layer and scale as alpha decides, and what alpha does to accuracy."""
-        columns = ["alpha", "layer", *map(str, heads_by_scale(ALPHAS[0])[0])]
         rows, flat = [], []
         for alpha in ALPHAS:
             names, layers = heads_by_scale(alpha)
             for number, counts in enumerate(layers, 1):
-                rows.append([f"{alpha:g}", str(number), *map(str, counts)])
-                by_scale = {f"heads_{n}": c for n, c in zip(names, counts, strict=True)}
-                flat.append({"alpha": alpha, "layer": number, **by_scale})
+                by_scale = dict(zip(names, counts, strict=True))
+                shown = {name: str(count) for name, count in by_scale.items()}
+                rows.append({"alpha": f"{alpha:g}", "layer": str(number), **shown})
+                numbers = {f"heads_{name}": count for name, count in by_scale.items()}
+                flat.append({"alpha": alpha, "layer": number, **numbers})
         pieces = [
             self.place.figure(
                 "heads",
@@ -254,7 +247,7 @@ class Corpora(DevicePage):
                 "Heads of each layer by scale (equations 11 and 12, ten heads, three layers): "
                 "positive alphas give lower layers the small scales, negative ones the large.",
             ),
-            self.place.table("heads", pd.DataFrame(flat), columns, rows, ()),
+            self.place.table("heads", flat, rows, ()),
             self._by_alpha(),
             self._single_scales(),
         ]

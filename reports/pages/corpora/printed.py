@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pandas as pd
 from matplotlib.figure import Figure
 
 from harness.experiments.costs import steps_of
@@ -18,7 +17,6 @@ from reports.core.printed_values import PrintedAccuracy, printed_accuracy
 from reports.core.trained import ModelRuns, TaskRuns
 from reports.pages.corpora.tables import head
 
-COLUMNS = ("", "recipe", "paper", "printed", "here [95 %]", "gap", "over", "known to differ")
 LEGEND = "; hollow: printed"
 CAPTION = (
     "What models reach on the test sets, with 95 % t-intervals, and what papers print for them."
@@ -30,15 +28,7 @@ HOW = {"dev": "dev", "best-on-test": "the test set"}
 
 @dataclass(frozen=True)
 class Beside:
-    """A model by one recipe, and what a paper prints for it.
-
-    Attributes
-    ----------
-    of : TaskRuns
-        What was trained on its task by that recipe.
-    model : ModelRuns
-    printed : PrintedAccuracy
-    """
+    """A model by one recipe, what was trained on its task by that, and what a paper prints."""
 
     of: TaskRuns
     model: ModelRuns
@@ -48,11 +38,6 @@ class Beside:
     def gap(self) -> float:
         """What is reached here less what is printed, in the paper's unit: points, of accuracies."""
         return self.model.unit.scale * self.model.mean - self.printed.summary.mean
-
-    @property
-    def gap_text(self) -> str:
-        """With as many digits as the paper has."""
-        return f"{self.gap:+.{self.printed.digits}f}"
 
     @property
     def known(self) -> dict[str, tuple[Any, Any]]:
@@ -112,24 +97,24 @@ def difference(model: ModelRuns, other: ModelRuns) -> float:
     return first.summary.mean - second.summary.mean
 
 
-def table(found: Sequence[Beside]) -> tuple[pd.DataFrame, list[str], list[list[str]]]:
-    """Numbers, headings and texts."""
+def table(found: Sequence[Beside]) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    """Numbers, and texts."""
     rows, flat = [], []
     for b in found:
         one, unit = b.model, b.model.unit
         mean, low, high = (unit.scale * value for value in one.interval)
         ends = "" if math.isnan(low) else f" [{low:.{unit.digits}f}, {high:.{unit.digits}f}]"
         rows.append(
-            [
-                f"{head(b.of)}: {one.model}",
-                one.recipe,
-                b.printed.place,
-                b.printed.text,
-                f"{unit.number(one.mean)}{ends}",
-                b.gap_text,
-                one.counted,
-                b.known_text,
-            ]
+            {
+                "": f"{head(b.of)}: {one.model}",
+                "recipe": one.recipe,
+                "paper": b.printed.place,
+                "printed": b.printed.text,
+                "here [95 %]": f"{unit.number(one.mean)}{ends}",
+                "gap": f"{b.gap:+.{b.printed.digits}f}",
+                "over": one.counted,
+                "known to differ": b.known_text,
+            }
         )
         flat.append(
             {
@@ -149,7 +134,7 @@ def table(found: Sequence[Beside]) -> tuple[pd.DataFrame, list[str], list[list[s
                 **{f"{name}_there": there for name, (_, there) in b.known.items()},
             }
         )
-    return pd.DataFrame(flat), list(COLUMNS), rows
+    return flat, rows
 
 
 def gaps(found: Sequence[Beside]) -> str:

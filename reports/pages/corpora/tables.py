@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-
-import pandas as pd
+from typing import Any
 
 from harness.experiments.estimate import sought
 from harness.experiments.tables import DETECTABLE, NEEDED
@@ -21,9 +20,9 @@ def head(task: TaskRuns) -> str:
     return f"{task.name} ({own.unit.of_values.strip() or own.metric}{better})"
 
 
-def numbers(tasks: Iterable[TaskRuns]) -> pd.DataFrame:
+def numbers(tasks: Iterable[TaskRuns]) -> list[dict[str, Any]]:
     """Every model's test metric on every task."""
-    return pd.DataFrame(
+    return [
         {
             "task": m.task,
             "model": m.model,
@@ -39,49 +38,44 @@ def numbers(tasks: Iterable[TaskRuns]) -> pd.DataFrame:
         }
         for task in tasks
         for m in task.models
-    )
+    ]
 
 
-def differences(found: Sequence[Against]) -> tuple[pd.DataFrame, list[str], list[list[str]]]:
-    """Comparisons that are judged together: numbers, headings and texts."""
-    missing = [
-        sought(one.difference, None, len(found)) if one.verdict == "undecided" else None
-        for one in found
-    ]
-    columns = ["", "difference [95 %]", "p", "p (Holm)", "over", DETECTABLE, NEEDED, "verdict"]
-    rows = [
-        [
-            f"{one.model.task}: {one.model.model} − {one.other.model}",
-            one.text,
-            f"{one.difference.p:.2g}",
-            f"{one.adjusted_p:.2g}",
-            one.counted,
-            one.model.unit.number(one.difference.detectable_among(len(found))),
-            "" if open_ is None else open_.count,
-            one.verdict,
-        ]
-        for one, open_ in zip(found, missing, strict=True)
-    ]
-    frame = pd.DataFrame(
-        {
-            "task": one.model.task,
-            "metric": one.model.metric,
-            "model": one.model.model,
-            "other": one.other.model,
-            "difference": one.difference.difference,
-            "low": one.difference.low,
-            "high": one.difference.high,
-            "p": one.difference.p,
-            "p_holm": one.adjusted_p,
-            "hedges_g": one.difference.hedges_g,
-            "minimum_detectable_effect": one.difference.detectable_among(len(found)),
-            "seeds_needed": None if open_ is None else open_.needed,
-            "replicates": one.difference.count_first,
-            "verdict": one.verdict,
-        }
-        for one, open_ in zip(found, missing, strict=True)
-    )
-    return frame, columns, rows
+def differences(found: Sequence[Against]) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    """Comparisons that are judged together: numbers, and texts."""
+    flat, rows = [], []
+    for one in found:
+        d, open_ = one.difference, None
+        if one.verdict == "undecided":
+            open_ = sought(d, None, len(found))
+        rows.append(
+            {
+                "": f"{one.model.task}: {one.model.model} − {one.other.model}",
+                "difference [95 %]": one.text,
+                "p": f"{d.p:.2g}",
+                "p (Holm)": f"{one.adjusted_p:.2g}",
+                "over": one.counted,
+                DETECTABLE: one.model.unit.number(d.detectable_among(len(found))),
+                NEEDED: "" if open_ is None else open_.count,
+                "verdict": one.verdict,
+            }
+        )
+        flat.append(
+            {
+                "task": one.model.task,
+                "metric": one.model.metric,
+                "model": one.model.model,
+                "other": one.other.model,
+                **{name: getattr(d, name) for name in ("difference", "low", "high", "p")},
+                "p_holm": one.adjusted_p,
+                "hedges_g": d.hedges_g,
+                "minimum_detectable_effect": d.detectable_among(len(found)),
+                "seeds_needed": None if open_ is None else open_.needed,
+                "replicates": d.count_first,
+                "verdict": one.verdict,
+            }
+        )
+    return flat, rows
 
 
 def apart(found: Sequence[Against]) -> str:

@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import pandas as pd
-
 from harness.errors import UsageError
 from harness.experiments.replicates import Unit, unit_of
 from harness.records import journal
@@ -33,6 +31,7 @@ from reports.core.forest import Line, forest
 from reports.core.page import Output, Shown, remark, says, together
 from reports.core.source import DeviceRecords, Source
 from reports.core.style import mechanism_of
+from reports.core.tables import under
 from reports.core.words import file_name
 
 FOLDER = "tuning"
@@ -49,17 +48,8 @@ NONE = (
 class Trial:
     """One run: a mechanism by a recipe.
 
-    Attributes
-    ----------
-    mechanism : str
-    settings : mapping
-        The recipe as it stands in the record.
-    seed : int
-    dev : float
-        Metric of the dev split at the epoch that the dev split chose; nan for a run that failed.
-    status, at : str
-    recipe : str
-        What it changes of the common one that it was tried against, ``rate=0.002``.
+    `dev` is the metric of the dev split at the epoch that the dev split chose, nan for a run that
+    failed; `recipe` what the settings change of the common one that it was tried against.
     """
 
     mechanism: str
@@ -73,15 +63,9 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tried:
-    """The recipes that were tried on one task.
+    """The recipes that were tried on one task: the newest trial of each mechanism, recipe and seed.
 
-    Attributes
-    ----------
-    task : Task
-    trials : tuple of Trial
-        The newest of each mechanism, recipe and seed.
-    base : Recipe
-        The common one that they were tried against, today's or a former one.
+    `base` is the common one that they were tried against, today's or a former one.
     """
 
     task: Task
@@ -138,16 +122,8 @@ class Tried:
 class Judged:
     """A recipe against the common one, paired by mechanism.
 
-    Attributes
-    ----------
-    recipe : str
-    singles : mapping
-        Differences by mechanism, means over the seeds that both have.
-    difference : MeanDifference
-    adjusted_p : float
-        By Holm over the recipes of the task.
-    verdict : str
-        ``better``, ``worse``, ``undecided``; with under five mechanisms ``descriptive only``.
+    `singles`: differences by mechanism, means over the seeds that both have; `adjusted_p` by Holm
+    over the recipes of the task; with under five mechanisms the verdict is ``descriptive only``.
     """
 
     recipe: str
@@ -358,23 +334,16 @@ def _task(one: Tried, place: Output) -> Shown:
             f"{one.metric} on the dev split, less the {one.common}'s{points and f' ({points})'}",
         )
         shown = place.figure(name, draw, shown.plain)
-    scores = pd.DataFrame(
-        {
-            "task": one.task.name,
-            "metric": one.metric,
-            "recipe": t.recipe,
-            "mechanism": t.mechanism,
-            "seed": t.seed,
-            "status": t.status,
-            "dev": t.dev,
-        }
+    kept = ("recipe", "mechanism", "seed", "status", "dev")
+    scores = [
+        {"task": one.task.name, "metric": one.metric, **{k: getattr(t, k) for k in kept}}
         for t in one.trials
-    )
-    return together(shown, place.table(name, scores, *cells(one, verdicts)))
+    ]
+    return together(shown, place.table(name, scores, cells(one, verdicts)))
 
 
-def cells(one: Tried, found: Sequence[Judged]) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows: what the common recipe gave, then every other's difference to it."""
+def cells(one: Tried, found: Sequence[Judged]) -> list[dict[str, str]]:
+    """What the common recipe gave, then every other's difference to it."""
     unit, common = one.unit, one.scores(COMMON)
     points = unit.of_differences.strip()
     less = f"{one.task.name}: less the {one.common}{f', {points}' if points else ''}"
@@ -389,7 +358,7 @@ def cells(one: Tried, found: Sequence[Judged]) -> tuple[list[str], list[list[str
         verdict = f"{j.adjusted_p:.2g}, {j.verdict}" if counted else j.verdict
         singles = [unit.difference(j.singles[m]) if m in j.singles else "" for m in one.mechanisms]
         rows.append([j.recipe, unit.interval(j.difference), verdict, *singles])
-    return columns, rows
+    return under(columns, rows)
 
 
 def lines(one: Tried, found: Sequence[Judged]) -> list[Line]:

@@ -18,16 +18,9 @@ from reports.core.sweeps import label_of, length_of
 class Grown:
     """One case beside itself with the fewest threads, or at the smallest batch.
 
-    Attributes
-    ----------
-    row : Row
-        The case.
-    problem : str
-        What both share: ``N = 64, 300 wide, f32, 1-thread``; not the pass.
-    amount, least : int
-        Threads or sequences, of this case and of the one it is held against.
-    time : Interval
-        Its time over the other's; exactly 1 where the two are the same.
+    What both share stands in `problem`: ``N = 64, 300 wide, f32, 1-thread``; not the pass. Threads
+    or sequences are its `amount`, and `least` of the one it is held against; `time` is over that
+    one's, exactly 1 where the two are the same.
     """
 
     row: Row
@@ -59,7 +52,7 @@ class Grown:
 
 
 def grown(rows: Sequence[Row], times: pd.DataFrame, what: str) -> list[Grown]:
-    """Cases that were measured with several numbers of threads, or at several batch sizes.
+    """Cases that were measured with several "threads", or at several sizes of the "batch".
 
     Parameters
     ----------
@@ -67,7 +60,6 @@ def grown(rows: Sequence[Row], times: pd.DataFrame, what: str) -> list[Grown]:
         Of one device; what failed or is withheld is left out.
     times : DataFrame
         Readings of that device, of `harness.records.ratios.time_frame`.
-    what : {"threads", "batch"}
     """
     groups: dict[tuple[str, ...], dict[int, Row]] = {}
     for row in rows:

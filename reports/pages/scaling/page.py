@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-import pandas as pd
-
 from harness.measure.ceilings import impossible
 from harness.records.ratios import Row
 from reports.core import frontiers
@@ -18,7 +16,7 @@ from reports.core.sentences import closing, drift_sentences
 from reports.core.source import TIMED
 from reports.core.sweeps import LengthSweep, by_block, fit_slope, label_of, longest
 from reports.core.words import bytes_text, error_text, file_name, known, time_text
-from reports.pages.scaling import captions, figures, tables
+from reports.pages.scaling import figures, tables
 from reports.pages.scaling import stress as numerics
 from reports.pages.scaling.figures import Fit
 from reports.pages.scaling.growth import Grown, grown
@@ -38,42 +36,39 @@ class Scaling(DevicePage):
     none = NONE
 
     @cached_property
-    def measured(self) -> Costs | None:
+    def measured(self) -> Costs:
         """Costs of this device."""
-        return Costs(self.device) if self.device else None
+        return Costs(self.device)
 
     @property
     def rows(self) -> list[Row]:
         """Every case against its baseline, sorted by problem."""
-        return self.measured.rows if self.measured else []
+        return self.measured.rows
 
     @property
     def sweeps(self) -> list[LengthSweep]:
         """Sweeps over length, the longest first."""
-        return self.measured.sweeps if self.measured else []
+        return self.measured.sweeps
 
     @property
     def base(self) -> str:
         """What all ratios are formed to."""
-        return self.measured.baseline if self.measured else ""
+        return self.measured.baseline
 
     @property
     def where(self) -> str:
         """The device, for the figures."""
-        return f"{self.device.fingerprint.get('model')} ({self.device.kind})" if self.device else ""
+        return f"{self.device.fingerprint.get('model')} ({self.device.kind})"
 
     def about(self) -> Shown:
         """Which records these are, and of what else there are some."""
-        shown = super().about()
-        if self.device is None:
-            return shown
         others = [d.title for d in self.source.devices if d is not self.device and d.has(*KINDS)]
         also = f"Measured too, and never mixed with this: {'; '.join(others)}." if others else ""
-        return together(shown, *([] if self.rows else [says([NONE])]), remark(also))
+        return together(super().about(), *([] if self.rows else [says([NONE])]), remark(also))
 
     def sentences(self) -> Shown:
         """Cost, crossover, memory and correctness of the subject."""
-        if self.measured is None or not self.measured.subject:
+        if not self.measured.subject:
             return says([])
         profile = self.measured.profile
         size: Mapping[str, Any] = {**profile.reference, "settings": profile.setting}
@@ -105,7 +100,7 @@ class Scaling(DevicePage):
 
     def _curve(self, what: str, sweep: LengthSweep, phase: str, name: str = "") -> Shown:
         figure = figures.curve(what, sweep, phase, self.base, self.where)
-        caption = captions.curve(what, sweep, phase, self.base)
+        caption = figures.curve_caption(what, sweep, phase, self.base)
         return self.place.figure(f"{what}-{phase}{name}", figure, caption)
 
     def other_sweeps(self) -> Shown:
@@ -128,16 +123,21 @@ class Scaling(DevicePage):
                 "Nothing of MTSA's Table 1 (batch 64, N = 64) was measured here: attnbench bench "
                 "--profile paper."
             )
-        columns = ["", "printed, GTX 1080 Ti", "here"]
-        rows = [[f"{f.what}: {f.label}", f.printed_text, f.measured_text] for f in found]
-        frame = pd.DataFrame([f.numbers for f in found])
+        rows = [
+            {
+                "": f"{f.what}: {f.label}",
+                "printed, GTX 1080 Ti": f.printed_text,
+                "here": f.measured_text,
+            }
+            for f in found
+        ]
         return together(
             remark(
                 "Ratios to multi-head attention. The paper's are of whole SNLI models in "
                 "TensorFlow 1.7 on a GTX 1080 Ti, here it is the context fusion alone: device, "
                 "framework and what surrounds the mechanism differ."
             ),
-            self.place.table("printed", frame, columns, rows),
+            self.place.table("printed", (f.numbers for f in found), rows),
         )
 
     def slopes(self) -> Shown:
@@ -151,16 +151,14 @@ class Scaling(DevicePage):
                 rows += [(cost, phase, fit) for fit in fits]
                 if fits:
                     figure = figures.slopes(fits, cost, phase)
-                    caption = captions.slopes(fits, cost, phase)
+                    caption = figures.slopes_caption(fits, cost, phase)
                     pieces.append(self.place.figure(f"slopes-{cost}-{phase}", figure, caption))
-        frame, shown = tables.slopes(rows)
-        columns = ["", "slope, all lengths", "N", "slope, the longest", "N"]
-        table = self.place.table("slopes", frame, columns, shown)
+        table = self.place.table("slopes", *tables.slopes(rows))
         return together(together(*pieces, grid=True), table)
 
     def frontier(self) -> Shown:
         """The longest sequences that fit into memory and time."""
-        found = frontiers.reaches(self.device.records) if self.device else []
+        found = frontiers.reaches(self.device.records)
         if not found:
             return remark(frontiers.NONE)
         pieces = []
@@ -171,28 +169,26 @@ class Scaling(DevicePage):
                 f"lengths: {said}."
             )
             pieces.append(self.place.figure(f"frontier{number}", figures.frontier(group), caption))
-        columns = ["", "longest N", "does not fit", "why", "peak there", "a pass there"]
         rows = [
-            [
-                f"{r.phase}, batch {r.batch}, {r.dtype}, {r.settings}, "
+            {
+                "": f"{r.phase}, batch {r.batch}, {r.dtype}, {r.settings}, "
                 f"{r.memory_limit_bytes / 2**30:.3g} GiB: {r.label}",
-                "none" if r.longest is None else f"{r.longest:,}",
-                "" if r.first_miss is None else f"{r.first_miss:,}",
-                r.why or "longest tried",
-                known(r.peak_bytes, bytes_text),
-                known(r.pass_seconds, time_text),
-            ]
+                "longest N": "none" if r.longest is None else f"{r.longest:,}",
+                "does not fit": "" if r.first_miss is None else f"{r.first_miss:,}",
+                "why": r.why or "longest tried",
+                "peak there": known(r.peak_bytes, bytes_text),
+                "a pass there": known(r.pass_seconds, time_text),
+            }
             for r in found
         ]
-        frame = pd.DataFrame([vars(r) for r in found])
         return together(
             together(*pieces, grid=True),
-            self.place.table("frontier", frame, columns, rows, (0, 3)),
+            self.place.table("frontier", found, rows, (0, 3)),
         )
 
     def numerics(self) -> Shown:
         """Error over the magnitude of inputs and scores, by dtype; where it breaks."""
-        found = numerics.stresses(self.device.records) if self.device else []
+        found = numerics.stresses(self.device.records)
         if not found:
             return remark(numerics.NONE)
         dtypes = list(dict.fromkeys(s.dtype for s in found))
@@ -211,31 +207,23 @@ class Scaling(DevicePage):
                     f"numerics-{file_name(kind)}", numerics.figure(mine, dtypes, kind), caption
                 )
             )
-        frame = pd.DataFrame(
+        flat = (
             {"implementation": s.name, "dtype": s.dtype, "magnified": s.kind, **p}
             for s in found
             for p in s.points
         )
-        columns = [
-            "",
-            "magnified",
-            "output over budget at",
-            "a gradient over budget at",
-            "worst error",
-            "its budget",
-        ]
         rows = [
-            [
-                f"{s.name}, {s.dtype}",
-                s.kind,
-                s.breaks or "none",
-                s.gradients_break or "none",
-                error_text(s.worst["error"]),
-                error_text(s.worst["budget"]),
-            ]
+            {
+                "": f"{s.name}, {s.dtype}",
+                "magnified": s.kind,
+                "output over budget at": s.breaks or "none",
+                "a gradient over budget at": s.gradients_break or "none",
+                "worst error": error_text(s.worst["error"]),
+                "its budget": error_text(s.worst["budget"]),
+            }
             for s in found
         ]
-        return together(*pieces, self.place.table("numerics", frame, columns, rows, (0, 1, 2, 3)))
+        return together(*pieces, self.place.table("numerics", flat, rows, (0, 1, 2, 3)))
 
     def threads(self) -> Shown:
         """Time of the same cases on more CPU threads."""
@@ -246,7 +234,7 @@ class Scaling(DevicePage):
         return self._growth("batch", "batches")
 
     def _growth(self, what: str, several: str) -> Shown:
-        found = grown(self.rows, self.measured.times, what) if self.measured else []
+        found = grown(self.rows, self.measured.times, what)
         if not found:
             return remark(
                 f"Nothing was measured with several {several}: attnbench bench --profile {what}."
@@ -258,12 +246,12 @@ class Scaling(DevicePage):
             self.place.figure(
                 f"{what}{number}",
                 figures.growth(group, what, self.where),
-                captions.growth(group, what),
+                figures.growth_caption(group, what),
             )
             for number, group in enumerate(panels.values())
         ]
-        frame, columns, shown = tables.growth(found, what, self.base)
-        return together(together(*pieces, grid=True), self.place.table(what, frame, columns, shown))
+        table = self.place.table(what, *tables.growth(found, what, self.base))
+        return together(together(*pieces, grid=True), table)
 
     def cases(self) -> Shown:
         """Every case with its numbers."""
@@ -276,17 +264,16 @@ class Scaling(DevicePage):
             problem = f"{c['phase']}, {size}, {c['dtype']}, {c['settings']}"
             groups.setdefault(problem, []).append(r)
         shown = [
-            [f"{problem}: {label_of(r)}", *tables.cells(r)]
+            {"case": f"{problem}: {label_of(r)}", **tables.cells(r)}
             for problem, rows in groups.items()
             for r in rows
         ]
-        frame = pd.DataFrame([tables.numbers(r) for r in self.rows])
-        return self.place.table("cases", frame, tables.CASES, shown, (0, 7))
+        return self.place.table("cases", map(tables.numbers, self.rows), shown, (0, 7))
 
     def machine(self) -> Shown:
         """Where this was measured, what moved meanwhile, and what can't be right."""
         shown = super().machine()
-        if self.measured is None or not self.rows:
+        if not self.rows:
             return shown
         moved = drift_sentences(self.measured.drifts, self.rows, self.base)
         return together(shown, says([*impossible(self.rows), *moved]))
@@ -298,7 +285,6 @@ class Scaling(DevicePage):
 
     def _fits(self, phase: str, cost: str) -> list[Fit]:
         """Slopes by implementation, steepest last."""
-        assert self.measured is not None
         frame, value = self.measured.times, "seconds"
         if cost == "memory":
             frame = frame.drop_duplicates("case").drop(columns=["block", "status"])

@@ -11,8 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from reports.core.axes import End, bare, headed, label_ends
-from reports.core.style import LINES, look, mechanism_of, text_colour
+from reports.core.axes import End, bare, headed, label_ends, panels
+from reports.core.curves import Point, draw_lines
+from reports.core.style import LINES, Look, look, mechanism_of, text_colour
 
 NONE = (
     "No sweep over magnitudes is here: attnbench verify --stress records the error of mtsa and "
@@ -24,14 +25,9 @@ FLOOR = 1e-17
 
 @dataclass(frozen=True)
 class Stress:
-    """One implementation in one dtype, one thing magnified.
+    """One implementation in one dtype, with ``inputs`` or ``scores`` magnified.
 
-    Attributes
-    ----------
-    name, dtype, kind : str
-        ``kind`` is ``inputs`` or ``scores``.
-    points : tuple of mapping
-        ``scale``, ``error`` and ``budget`` (None: not finite), ``ok``; sorted by scale.
+    Points, sorted by scale: ``scale``, ``error`` and ``budget`` (None: not finite), ``ok``.
     """
 
     name: str
@@ -77,18 +73,14 @@ def stresses(records: Iterable[Mapping[str, Any]]) -> list[Stress]:
 
 def figure(found: Sequence[Stress], dtypes: Sequence[str], kind: str) -> Figure:
     """A panel per dtype: error over scale; dotted the budget; a cross where it is not finite."""
-    width = 3.1 * len(dtypes) + 1.6
-    drawn = Figure(figsize=(width, 3.7))
-    panels = drawn.subplots(1, len(dtypes), sharey=True, squeeze=False)[0]
-    drawn.subplots_adjust(
-        left=0.75 / width, right=1 - 1.5 / width, bottom=0.14, top=0.8, wspace=0.1
-    )
-    for number, (axes, dtype) in enumerate(zip(panels, dtypes, strict=True)):
+    edges, gaps = (0.75, 1.5, 0.5, 0.75), (0.28, 0)
+    drawn, ((*row,),) = panels(len(dtypes), len(dtypes), (2.8, 2.4), edges, gaps, sharey=True)
+    for number, (axes, dtype) in enumerate(zip(row, dtypes, strict=True)):
         mine = [s for s in found if s.dtype == dtype and s.kind == kind]
         _panel(axes, mine, names=number == len(dtypes) - 1)
         axes.set_title(dtype, fontsize=9, loc="left")
         axes.set_xlabel(f"{kind} times", fontsize=8.5)
-    panels[0].set_ylabel("error / largest output", fontsize=8.5)
+    row[0].set_ylabel("error / largest output", fontsize=8.5)
     under = "dotted: budget; cross at the upper edge: not finite"
     headed(drawn, f"Error over the magnitude of {kind}", under)
     return drawn
@@ -110,41 +102,18 @@ def _panel(axes: Axes, found: Sequence[Stress], *, names: bool) -> None:
         number = seen[style.colour] = seen.get(style.colour, -1) + 1
         stroke = LINES[number % 2 * 3]  # solid and dotted-dashed differ most from the budget
         good = [p for p in s.points if p["error"] is not None]
-        x = [float(p["scale"]) for p in good]
-        y = [max(float(p["error"]), FLOOR) for p in good]
-        axes.plot(
-            x,
-            y,
-            color=style.colour,
-            marker=style.marker,
-            markersize=4.5,
-            linewidth=1.3,
-            linestyle=stroke,
-            label=s.name,
-        )
-        known = [p for p in good if p["budget"]]
-        axes.plot(
-            [float(p["scale"]) for p in known],
-            [float(p["budget"]) for p in known],
-            color=style.colour,
-            linewidth=0.9,
-            linestyle=":",
-            label=f"{s.name}: budget",
-        )
-        for p in s.points:
-            if p["error"] is None:
-                axes.plot(
-                    [float(p["scale"])],
-                    [0.97],
-                    "x",
-                    transform=axes.get_xaxis_transform(),
-                    color=style.colour,
-                    markersize=6,
-                    markeredgewidth=1.8,
-                    label=f"{s.name}: not finite",
-                )
-        if good and names:
-            ends.append((x[-1], y[-1], s.name, text_colour(style.colour)))
+        errors = [Point(float(p["scale"]), max(float(p["error"]), FLOOR)) for p in good]
+        budgets = [Point(float(p["scale"]), float(p["budget"])) for p in good if p["budget"]]
+        drawn = {s.name: errors, f"{s.name}: budget": budgets}
+        strokes = {s.name: (style, stroke), f"{s.name}: budget": (Look(style.colour, ""), ":")}
+        draw_lines(axes, drawn, strokes, bars=False)
+        lost = [float(p["scale"]) for p in s.points if p["error"] is None]
+        for scale in lost:
+            (cross,) = axes.plot([scale], [0.97], "x", label=f"{s.name}: not finite")
+            cross.set(transform=axes.get_xaxis_transform(), color=style.colour)
+            cross.set(markersize=6, markeredgewidth=1.8)
+        if errors and names:
+            ends.append((errors[-1].x, errors[-1].y, s.name, text_colour(style.colour)))
     axes.set_xscale("log")
     axes.set_yscale("log")
     for axis in (axes.xaxis, axes.yaxis):

@@ -6,31 +6,28 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import pandas as pd
-
 from harness.records.ratios import Row
 from reports.core.sweeps import Slope
 from reports.core.words import known, margin_text, memory_text, number_text, time_text
 from reports.pages.scaling.figures import Fit
 from reports.pages.scaling.growth import Grown
 
-CASES = ["case", "time", "ratio [95 %]", "verdict", "peak memory", "ratio", "margin", "kernels"]
 
-
-def cells(row: Row) -> list[str]:
-    """A case as texts: time, ratio, verdict, memory, ratio, margin, kernels; or why it has none."""
-    if row.status != "ok":
-        return [f"{row.status}: {row.detail}" if row.detail else row.status, *[""] * 6]
-
-    return [
-        known(row.seconds, time_text),
-        str(row.time) if row.time else "",
-        row.verdict,
-        number_text(row.peak_bytes / 2**20, ".1f", " MiB"),
-        memory_text(row),
-        margin_text(row),
-        "; ".join(row.kernels),
-    ]
+def cells(row: Row) -> dict[str, str]:
+    """A case as texts; or why it has none."""
+    found = {
+        "time": known(row.seconds, time_text),
+        "ratio [95 %]": str(row.time) if row.time else "",
+        "verdict": row.verdict,
+        "peak memory": number_text(row.peak_bytes / 2**20, ".1f", " MiB"),
+        "ratio": memory_text(row),
+        "margin": margin_text(row),
+        "kernels": "; ".join(row.kernels),
+    }
+    if row.status == "ok":
+        return found
+    failed = f"{row.status}: {row.detail}" if row.detail else row.status
+    return {**dict.fromkeys(found, ""), "time": failed}
 
 
 def numbers(row: Row) -> dict[str, Any]:
@@ -71,13 +68,10 @@ def _lengths(fit: Slope | None) -> str:
     return ", ".join(f"{n:,}" for n in fit.lengths) if fit else ""
 
 
-def slopes(rows: Sequence[tuple[str, str, Fit]]) -> tuple[pd.DataFrame, list[list[str]]]:
-    """All slopes as numbers and as texts.
-
-    Parameters
-    ----------
-    rows : sequence of (cost, pass, fit)
-    """
+def slopes(
+    found: Sequence[tuple[str, str, Fit]],
+) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    """All slopes (cost, pass and fit) as numbers and as texts."""
     flat = [
         {
             "cost": cost,
@@ -89,55 +83,51 @@ def slopes(rows: Sequence[tuple[str, str, Fit]]) -> tuple[pd.DataFrame, list[lis
             "slope_high": fit.high,
             "blocks": fit.blocks,
         }
-        for cost, phase, (label, whole, end) in rows
+        for cost, phase, (label, whole, end) in found
         for fit in (whole, end)
         if fit is not None
     ]
-    shown = [
-        [f"{cost}, {phase}: {label}", str(whole), _lengths(whole), str(end or ""), _lengths(end)]
-        for cost, phase, (label, whole, end) in rows
+    rows = [
+        {
+            "": f"{cost}, {phase}: {label}",
+            "slope, all lengths": str(whole),
+            "all N": _lengths(whole),
+            "slope, the longest": str(end or ""),
+            "the longest N": _lengths(end),
+        }
+        for cost, phase, (label, whole, end) in found
     ]
-    return pd.DataFrame(flat), shown
+    return flat, rows
 
 
 def growth(
     grown: Sequence[Grown], what: str, baseline: str
-) -> tuple[pd.DataFrame, list[str], list[list[str]]]:
-    """All of one kind of growth, as numbers and as texts with their headings.
-
-    Parameters
-    ----------
-    what : {"threads", "batch"}
-    """
-    batches = what == "batch"
-    flat = [
-        {
-            "case": g.row.case,
-            what: g.amount,
-            f"least_{what}": g.least,
-            "time_seconds": g.row.seconds,
-            "time_ratio_to_least": g.time.ratio,
-            "time_ratio_low": g.time.low,
-            "time_ratio_high": g.time.high,
-            "blocks": g.time.count,
-        }
-        for g in grown
-    ]
-    columns = ["", what, "time", f"over the least {what} [95 %]"]
-    columns += ["one sequence, over the least [95 %]"] if batches else []
-    columns += [f"over {baseline}, {what} alike [95 %]"]
-    shown = [
-        [
-            f"{g.phase}, {g.problem}: {g.label}",
-            f"{g.amount:,}",
-            time_text(g.row.seconds),
-            *(
-                [""] * (1 + batches)
-                if g.amount == g.least
-                else [str(g.time), *([str(g.by_item)] if batches else [])]
-            ),
-            str(g.row.time) if g.row.time else "",
-        ]
-        for g in grown
-    ]
-    return pd.DataFrame(flat), columns, shown
+) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    """Growth with "threads" or the "batch", as numbers and as texts."""
+    flat, rows = [], []
+    for g in grown:
+        flat.append(
+            {
+                "case": g.row.case,
+                what: g.amount,
+                f"least_{what}": g.least,
+                "time_seconds": g.row.seconds,
+                "time_ratio_to_least": g.time.ratio,
+                "time_ratio_low": g.time.low,
+                "time_ratio_high": g.time.high,
+                "blocks": g.time.count,
+            }
+        )
+        over = {f"over the least {what} [95 %]": str(g.time)}
+        if what == "batch":
+            over["one sequence, over the least [95 %]"] = str(g.by_item)
+        rows.append(
+            {
+                "": f"{g.phase}, {g.problem}: {g.label}",
+                what: f"{g.amount:,}",
+                "time": time_text(g.row.seconds),
+                **(dict.fromkeys(over, "") if g.amount == g.least else over),
+                f"over {baseline}, {what} alike [95 %]": str(g.row.time) if g.row.time else "",
+            }
+        )
+    return flat, rows

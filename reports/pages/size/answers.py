@@ -30,20 +30,10 @@ NOT_TRAINED = (
 
 @dataclass(frozen=True)
 class Answer:
-    """One row of the first page.
+    """One row of the first page: the row of each pass, and texts.
 
-    Attributes
-    ----------
-    label : str
-        ``mtsa.algorithm1 8h``.
-    mechanism : str
-    rows : mapping
-        The row of each pass.
-    memory : Interval or None
-        Peak memory of a training step (of a forward pass, if only that was measured), over the
-        baseline's.
-    accuracy, crossover, frontier : str
-        As texts.
+    Peak memory is that of a training step (of a forward pass, if only that was measured), over the
+    baseline's.
     """
 
     label: str
@@ -75,10 +65,10 @@ class Answer:
         return str(m) if m.known else f"{ratio_text(m.ratio)}, one reading"
 
     @property
-    def cells(self) -> list[str]:
+    def cells(self) -> tuple[str, str, str, str, str, str]:
         """Name, times of both passes, memory, crossover and longest sequence, as texts."""
         times = (self.text("training"), self.text("forward"))
-        return [self.label, *times, self.memory_text, self.crossover, self.frontier]
+        return (self.label, *times, self.memory_text, self.crossover, self.frontier)
 
     @property
     def numbers(self) -> dict[str, Any]:
@@ -102,21 +92,10 @@ def _spread(name: str, t: Interval | None) -> dict[str, float | None]:
 
 @dataclass(frozen=True)
 class Found:
-    """What the records of one device say about a size.
+    """What the records of one device say about a size that was asked about.
 
-    Attributes
-    ----------
-    measured : Costs
-    size : Size
-        What was asked.
-    problem : Problem or None
-        The nearest that was measured; None if no cost was.
-    here : list of Row
-        All that was measured at it.
-    answers : list of Answer
-        A row per implementation.
-    trained : list of Comparison
-        Of accuracies, against the baseline.
+    `problem` is the nearest that was measured (None if no cost was), `here` all that was measured
+    at it, `answers` a row per implementation, `trained` are accuracies against the baseline.
     """
 
     measured: Costs
@@ -229,8 +208,8 @@ def _cell(c: Comparison, unit: str = "") -> str:
     return f"{c.unit.interval(c.difference)}{unit}, {c.said}{missing}{unpaired}"
 
 
-def accuracy_table(found: Sequence[Comparison], size: Size) -> tuple[list[str], list[list[str]]]:
-    """Tasks with their unit, and a row per model with its difference to the baseline's.
+def accuracy_table(found: Sequence[Comparison], size: Size, head: str) -> list[dict[str, str]]:
+    """A row per model (under `head`) with its difference to the baseline's on each task.
 
     The mechanism asked about is the first row; variants (ablations, say) are left to the page of
     corpora, unless one is asked about.
@@ -245,11 +224,11 @@ def accuracy_table(found: Sequence[Comparison], size: Size) -> tuple[list[str], 
         tasks[c.task] = f"{c.task} ({unit}; {' or '.join(map(str, counts))} {c.replicate}s)"
     mine = _short(size.mechanism)
     models = sorted({model for model, _ in by}, key=lambda name: (name != mine, name))
-    rows = [
-        [model, *(_cell(by[model, t]) if (model, t) in by else "" for t in sorted(tasks))]
+    cells = {key: _cell(c) for key, c in by.items()}
+    return [
+        {head: model, **{tasks[t]: cells.get((model, t), "") for t in sorted(tasks)}}
         for model in models
     ]
-    return [tasks[task] for task in sorted(tasks)], rows
 
 
 def accuracy_note(records: Sequence[Mapping[str, Any]], found: Sequence[Comparison]) -> str:

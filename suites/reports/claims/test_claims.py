@@ -12,26 +12,17 @@ import pytest
 from harness.errors import UsageError
 from harness.registry import Registry
 from harness.train.task import tasks
-from reports.claims import ledger, load_claims, score, shown, whose_text
+from reports.claims import ledger, load_claims, score, whose_text
 from reports.claims.device import alternatives, first_fitting, parse
 from reports.claims.ledger import AUDITS, PAGES, QUERIES
 from reports.claims.printed import PAPERS, load_all, published
 from reports.claims.record import FILE
 from reports.claims.verdict import region
+from reports.contents import NOTEBOOKS
 from suites.support.made_up_records import case, claim, exact, timed
 
 CLAIMS = load_claims()
 TABLES = load_all()
-KNOWN_PAGES = {
-    "scaling",
-    "tradeoff",
-    "comparison",
-    "corpora",
-    "attention",
-    "trust",
-    "audit",
-    "claims",
-}
 
 
 def test_every_published_item_has_its_claims() -> None:
@@ -66,6 +57,7 @@ def test_commands_that_make_records_name_what_there_is() -> None:
 
 def test_every_claim_is_complete_and_every_query_used() -> None:
     assert {*AUDITS, *QUERIES} <= {c.query for c in CLAIMS}
+    pages = {book.name for book in NOTEBOOKS}
     for one in CLAIMS:
         queries = AUDITS if one.kind == "audit" else QUERIES
         assert one.kind == "not testable" or one.query in queries, one.id
@@ -80,7 +72,7 @@ def test_every_claim_is_complete_and_every_query_used() -> None:
         if one.query in ("time_ratio", "memory_ratio", "slope", "accuracy_difference"):
             assert one.tolerance, one.id
             assert one.setup, one.id
-        assert (one.page or PAGES.get(one.kind, "claims")) in KNOWN_PAGES, one.id
+        assert (one.page or PAGES.get(one.kind, "claims")) in pages, one.id
         assert one.kind != "not testable" or one.why.endswith("."), one.id
 
 
@@ -283,21 +275,6 @@ def test_what_is_not_testable_says_what_is_lacking(tmp_path: Path) -> None:
     (tmp_path / "claims.toml").write_text(wrong, encoding="utf-8")
     with pytest.raises(UsageError, match="is the same as no-such: no claim"):
         load_claims(tmp_path / "claims.toml")
-
-
-def test_the_score_is_by_device_and_one_without_the_records_is_silent() -> None:
-    verdicts = ledger({"good": [exact("a"), exact("b")], "bad": [exact("b", "wrong")]}, claims=SOME)
-    assert len(verdicts) == 2 * 4 + 2
-    good, bad = score(verdicts, "good"), score(verdicts, "bad")
-    assert good.counts["exact"] == {"reproduced": 2}
-    assert bad.counts["exact"] == {"not measured yet": 1, "not reproduced": 1}
-    assert (good.failed, bad.failed) == ((), ("two",))
-    lines = shown(verdicts)
-    for one in SOME:
-        mine = [v for v in verdicts if v.id == one.id]
-        measured = [v for v in mine if not v.wants_records]
-        assert [v for v in lines if v.id == one.id] == (measured or mine[:1])
-    assert len(lines) < len(verdicts)
 
 
 def test_without_records_audits_are_settled_all_the_same() -> None:

@@ -91,10 +91,16 @@ def test_without_a_declaration_the_ledger_says_so() -> None:
 
 def test_an_average_over_domains_is_judged_over_domains() -> None:
     """The interval is that of sixteen differences, and the verdict that of the declared family."""
-    ms, records = "multi_scale_transformer.windowed", reviewed()
-    asked = {"first": "multi_scale_transformer", "second": "multi_head", "task": "mtl16"}
-    one = claim("difference_over_tasks", "measured", parameters=asked, tolerance={"positive": True})
-    (found,) = ledger({"d": records}, claims=[one])
+    ms, whole = "multi_scale_transformer.windowed", reviewed()
+
+    def over(first: str, second: str, records: list[dict[str, Any]] = whole) -> Any:
+        asked = {"first": first, "second": second, "task": "mtl16"}
+        query, above = "difference_over_tasks", {"positive": True}
+        one = claim(query, "measured", parameters=asked, tolerance=above)
+        (found,) = ledger({"d": records}, claims=[one])
+        return found
+
+    found = over("multi_scale_transformer", "multi_head")
     differences = [
         100 * np.mean([value(ms, i, s) - value(B, i, s) for s in range(SEEDS)]) for i in range(16)
     ]
@@ -103,23 +109,13 @@ def test_an_average_over_domains_is_judged_over_domains() -> None:
     assert found.verdict == "reproduced"
     assert "16 better, 0 worse (sign test p = 3.1e-05)" in found.reason
     assert len(found.keys) == 16 * SEEDS * 2
-    other = claim(
-        "difference_over_tasks",
-        "measured",
-        parameters={**asked, "first": "bi_lstm"},
-        tolerance={"positive": True},
-    )
-    (level,) = ledger({"d": records}, claims=[other])
+    level = over("bi_lstm", "multi_head")
     assert level.verdict == "undecided"
     assert level.low < 0 < level.high
-    turned = {**asked, "first": "multi_head", "second": "multi_scale_transformer"}
-    third = claim(
-        "difference_over_tasks", "measured", parameters=turned, tolerance={"positive": True}
-    )
-    (back,) = ledger({"d": records}, claims=[third])
+    back = over("multi_head", "multi_scale_transformer")
     assert (back.verdict, back.value) == ("not reproduced", pytest.approx(-np.mean(differences)))
-    few = [r for r in records if r.get("task") != TASKS[0]]
-    (lost,) = ledger({"d": few}, claims=[one])
+    few = [r for r in whole if r.get("task") != TASKS[0]]
+    lost = over("multi_scale_transformer", "multi_head", few)
     assert lost.wants_records
     assert "attnbench compare multi_scale_transformer multi_head --task mtl16" in lost.reason
 

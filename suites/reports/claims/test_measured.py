@@ -244,19 +244,37 @@ ACCURACY: dict[str, Any] = {
 }
 
 
+MSE: dict[str, Any] = {"task": "sick_relatedness", "metric": "mse"}
+
+
 @pytest.mark.parametrize(
-    ("gain", "answer"),
-    [(0.02, "reproduced"), (-0.02, "not reproduced"), (0.0005, "undecided")],
+    ("records", "tolerance", "more", "value", "answer"),
+    [
+        (runs(0.02), {"positive": True}, {}, 2.0, "reproduced"),
+        (runs(-0.02), {"positive": True}, {}, -2.0, "not reproduced"),
+        (runs(0.0005), {"positive": True}, {}, 0.05, "undecided"),
+        (runs(0.05, count=4), {"positive": True}, {}, 5.0, "undecided"),
+        (runs(0.0005), {"margin": 1.0}, {}, 0.05, "reproduced"),
+        (runs(0.05), {"margin": 1.0}, {}, 5.0, "not reproduced"),
+        (runs(-0.02, **MSE), {"positive": True}, MSE, 0.02, "reproduced"),
+    ],
+    ids=["better", "worse", "near", "few seeds", "equivalent", "not so", "a lower error"],
 )
-def test_an_accuracy_is_judged_paired_by_seed(gain: float, answer: str) -> None:
-    v = judged("accuracy_difference", runs(gain), {"positive": True}, **ACCURACY)
+def test_an_accuracy_is_judged_paired_by_seed(
+    records: list[dict[str, Any]],
+    tolerance: dict[str, Any],
+    more: dict[str, str],
+    value: float,
+    answer: str,
+) -> None:
+    v = judged("accuracy_difference", records, tolerance, **{**ACCURACY, **more})
     assert v.verdict == answer, v.reason
-    assert v.value == pytest.approx(100 * gain)  # in points
-    assert (
-        v.low < v.value < v.high < v.value + 1
-    )  # seeds differ by points, their differences little
-    assert len(v.keys) == 12
-    assert "6 paired seeds" in v.reason
+    assert v.value == pytest.approx(value)  # in points
+    # Seeds differ by points, their differences little.
+    assert v.low < v.value < v.high < v.value + 1
+    assert len(v.keys) == len(records)
+    assert f"{len(records) // 2} paired seeds" in v.reason
+    assert ("fewer than 5" in v.reason) == (len(records) < 10)
 
 
 def test_the_preferred_form_stands_before_one_with_more_seeds() -> None:
@@ -269,22 +287,6 @@ def test_the_preferred_form_stands_before_one_with_more_seeds() -> None:
     few = trained("mtsa_released.algorithm1", [v + 0.02 for v in SEEDS[:4]])
     v = judged("accuracy_difference", [*many, *few], {"positive": True}, **ACCURACY)
     assert v.value == pytest.approx(-2.0)
-
-
-def test_few_seeds_conclude_nothing() -> None:
-    v = judged("accuracy_difference", runs(0.05, count=4), {"positive": True}, **ACCURACY)
-    assert v.verdict == "undecided"
-    assert "fewer than 5" in v.reason
-    assert v.value == pytest.approx(5.0)
-
-
-def test_lower_is_better_for_errors() -> None:
-    records = runs(-0.02, metric="mse", task="sick_relatedness")
-    where = {**ACCURACY, "task": "sick_relatedness", "metric": "mse"}
-    v = judged("accuracy_difference", records, {"positive": True}, **where)
-    assert v.value == pytest.approx(0.02)
-    assert v.low < v.value < v.high
-    assert v.verdict == "reproduced"
 
 
 def test_only_runs_of_one_recipe_are_compared() -> None:
@@ -315,13 +317,6 @@ def test_options_of_a_model_must_be_those_of_the_claim() -> None:
     assert "mtsa.algorithm1[token2token=False]" in v.reason
     where = {**ACCURACY, "second": "mtsa[source2token=false]"}
     assert judged("accuracy_difference", records, {"positive": True}, **where).wants_records
-
-
-def test_a_margin_is_an_equivalence() -> None:
-    near = judged("accuracy_difference", runs(0.0005), {"margin": 1.0}, **ACCURACY)
-    assert near.verdict == "reproduced"
-    far = judged("accuracy_difference", runs(0.05), {"margin": 1.0}, **ACCURACY)
-    assert far.verdict == "not reproduced"
 
 
 @pytest.mark.parametrize("staged", [False, True])

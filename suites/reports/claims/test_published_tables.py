@@ -27,11 +27,6 @@ def squeezed(text: str) -> str:
     return "".join(unicodedata.normalize("NFKC", text).split()).translate(_DROPPED)
 
 
-def text_of(name: str) -> str:
-    """The squeezed text of a paper."""
-    return squeezed((TEXT_FOLDER / name).read_text(encoding="utf-8"))
-
-
 def tables(paper: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Every table of a transcribed paper, by name."""
     for name, table in paper.items():
@@ -64,7 +59,7 @@ def stands(row: Mapping[str, Any], text: str) -> bool:
 def text_or_skip(name: str) -> str:
     if not (TEXT_FOLDER / name).is_file():
         pytest.skip(f"the papers are not part of the repository; none at {TEXT_FOLDER}")
-    return text_of(name)
+    return squeezed((TEXT_FOLDER / name).read_text(encoding="utf-8"))
 
 
 def rows(paper: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:

@@ -18,7 +18,7 @@ from reports.claims import load_claims
 from reports.contents import NOTEBOOKS, Scope
 from reports.core.page import Output
 from reports.pages.audit.figures import intervals
-from reports.pages.audit.others import Others
+from reports.pages.audit.page import Audit
 from reports.pages.claims import Ledger, begin
 from suites.support.made_up_records import case, exact, peaks, timed, trained
 from suites.support.report_records import EVIL, write
@@ -83,9 +83,8 @@ def test_a_measured_claim_that_fails_is_no_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In a journal that holds but one check of ``verify`` beside it."""
-    layers = {f"layer {i}": {"verdict": "ok", "detail": "d"} for i in (1, 2, 3)}
     bad = [*timed({OURS: 9.0, BASE: 1.0}), *peaks({OURS: [1.0] * 3, BASE: [9.0] * 3})]
-    write(tmp_path / "journal", "Fast", [exact("heads per scale", parts=layers), *bad])
+    write(tmp_path / "journal", "Fast", [LAYERS, *bad])
     code, _, told_json = told(tmp_path, capsys)
     assert code == 0
     assert not told_json["published"]
@@ -140,31 +139,27 @@ def test_an_exact_claim_has_one_line_where_all_devices_agree(
     assert sum("Algorithm 1 gives the output of eq. 13." in line for line in lines) == 2
 
 
-def test_a_device_that_measured_nothing_of_a_sort_is_silent_where_another_one_has(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+LAYERS = exact("heads per scale", parts={f"layer {i}": {"verdict": "ok"} for i in (1, 2, 3)})
+
+
+@pytest.mark.parametrize(
+    ("slow", "count", "costs"),
+    [(timed({OURS: 1.0, BASE: 1.0}), 2, {"Fast", "Slow"}), ([LAYERS], 5, {"Fast"})],
+    ids=["one tried nothing", "each tried some"],
+)
+def test_exact_claims_need_no_device_and_one_that_measured_nothing_of_a_sort_is_silent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], slow: Any, count: int, costs: set[str]
 ) -> None:
+    """What mathematics says is counted together where all that tried it agree."""
     write(tmp_path / "journal", "Fast", some())
-    write(tmp_path / "journal", "Slow", timed({OURS: 1.0, BASE: 1.0}))
+    write(tmp_path / "journal", "Slow", slow)
     _, out, told_json = told(tmp_path, capsys)
-    costs = {line.split()[0] for line in out.splitlines() if ": cost: " in line}
-    # What mathematics says needs no device's name where all that tried it agree.
-    exactly = [line for line in out.splitlines() if "exact: " in line]
-    assert exactly == [f"exact: {EXACT - 2} not measured yet, 2 reproduced"]
-    assert costs == {"Fast", "Slow"}
-    assert sorted(s["exact"]["not measured yet"] for s in told_json["score"].values()) == [
-        EXACT - 2,
-        EXACT,
-    ]
-
-
-def test_exact_claims_that_devices_tried_between_them_are_counted_together(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    layers = {f"layer {i}": {"verdict": "ok", "detail": "d"} for i in (1, 2, 3)}
-    write(tmp_path / "journal", "Fast", some())
-    write(tmp_path / "journal", "Slow", [exact("heads per scale", parts=layers)])
-    exactly = [line for line in told(tmp_path, capsys)[1].splitlines() if "exact: " in line]
-    assert exactly == [f"exact: {EXACT - 5} not measured yet, 5 reproduced"]
+    lines = out.splitlines()
+    exactly = [line for line in lines if "exact: " in line]
+    assert exactly == [f"exact: {EXACT - count} not measured yet, {count} reproduced"]
+    assert {line.split()[0] for line in lines if ": cost: " in line} == costs
+    each = sorted(s["exact"]["not measured yet"] for s in told_json["score"].values())
+    assert each == sorted([EXACT - 2, EXACT + 2 - count])
 
 
 @pytest.fixture(scope="module")
@@ -220,7 +215,6 @@ def test_nothing_of_a_record_is_markup(page: tuple[Ledger, Path]) -> None:
     pieces = (
         report.about(),
         report.score(),
-        report.how(),
         report.counts(),
         report.ratios(),
         report.papers(),
@@ -272,8 +266,9 @@ def test_without_measured_ratios_the_command_is_named(tmp_path: Path) -> None:
 
 
 def test_the_audit_page_covers_all_papers(tmp_path: Path) -> None:
-    others = Others(Output(tmp_path, "audit"))
-    shown = [others.accuracies(), others.costs(), others.counting()]
+    page = Audit(Output(tmp_path, "audit"))
+    pieces = (page.shares, page.data_sets, page.relatedness, page.costs, page.counting)
+    shown = [piece() for piece in pieces]
     plain = "\n".join(piece.plain for piece in shown)
     assert "84.245; printed is 84.01" in plain
     assert "mean +0.72 points over 16 data sets" in plain

@@ -95,28 +95,24 @@ def test_models_without_common_replicates_are_not_compared(device: DeviceRecords
     assert against(trec.models[0], cr.models[0]) is None
 
 
-def test_devices_that_differ_in_a_driver_have_names_of_their_own(tmp_path: Path) -> None:
-    for driver in ("550", "560"):
-        writer = journal.Writer(
-            tmp_path, {"fingerprint": {**fingerprint("Twin"), "driver": driver}}
-        )
-        writer.append({**next(iter(frontier())), "key": driver})
-        writer.close()
-    titles = {d.title for d in find(str(tmp_path)).devices}
-    assert len(titles) == 2
-    assert all("Twin" in title and title.endswith("]") for title in titles)
-
-
-def test_variables_of_the_environment_tell_two_devices_apart(tmp_path: Path) -> None:
-    for value in ("", "OMP_NUM_THREADS=1"):
-        variables = dict([value.split("=")]) if value else {}
-        given = {**fingerprint("Twin"), "variables": variables}
+@pytest.mark.parametrize(
+    ("more", "end"),
+    [({"driver": "560"}, "]"), ({"variables": {"OMP_NUM_THREADS": "1"}}, ", OMP_NUM_THREADS=1")],
+    ids=["by its key", "by a variable"],
+)
+def test_devices_that_differ_have_names_of_their_own(
+    tmp_path: Path, more: dict[str, Any], end: str
+) -> None:
+    for number, other in enumerate(({"driver": "550", "variables": {}}, more)):
+        given = {**fingerprint("Twin"), "driver": "550", **other}
         writer = journal.Writer(tmp_path, {"fingerprint": given})
-        writer.append({**next(iter(frontier())), "key": value or "none"})
+        writer.append({**next(iter(frontier())), "key": str(number)})
         writer.close()
-    titles = sorted(d.title for d in find(str(tmp_path)).devices)
-    assert titles[1] == f"{titles[0]}, OMP_NUM_THREADS=1"
-    assert not any(title.endswith("]") for title in titles)
+    plain, other_title = sorted((d.title for d in find(str(tmp_path)).devices), key=len)
+    assert plain != other_title
+    assert "Twin" in plain
+    assert other_title.endswith(end)
+    assert plain.endswith("]") == (end == "]")
 
 
 def test_relatedness_stands_beside_what_resan_prints() -> None:

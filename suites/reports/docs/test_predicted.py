@@ -1,14 +1,107 @@
-"""Predictions in the docs, and what was measured of them below."""
+"""Predicted times of the Triton kernels: arithmetic by hand, and counts of the table's tiles."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from reports.core.predicted import BOARDS
-from reports.core.predicted import predicted as prediction
-from reports.docs import predicted
+import pytest
+
+from reference_impls.kernels.triton.tiles import choose
+from reports.docs import predicted as model
+from reports.docs.predicted import BOARDS, Board, board_of, counts, pairs, predicted, widths
 from suites.support.made_up_records import reading
+
+BOARD = Board("Made Up", 90, 10, 1e9, 1e15, 2e12, 8e12, launch_seconds=1e-12)
+KERNEL = {
+    "tile": [64, 32, 4, 2],
+    "programs": 2,
+    "predicted": 100.0,
+    "cycles": {"tensor": 70.0, "exponentials": 60.0},
+}
+
+
+@pytest.fixture
+def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts in which every kernel takes 100 cycles for 1,024 pairs."""
+    kernels = {kind: {"40": KERNEL} for kind in ("forward", "query_gradient", "key_gradient")}
+    monkeypatch.setattr(model, "counts", lambda: {"sm_90": kernels})
+
+
+@pytest.mark.parametrize(
+    ("tokens", "rows", "columns"), [(64, 64, 64), (1000, 128, 64), (65, 16, 32)]
+)
+def test_pairs_are_those_of_the_tiles_that_hold_a_pair(
+    tokens: int, rows: int, columns: int
+) -> None:
+    touched = {(i // rows, j // columns) for i in range(tokens) for j in range(i + 1)}
+    assert pairs(tokens, rows, columns) == rows * columns * len(touched)
+
+
+@pytest.mark.usefixtures("made_up")
+def test_a_pass_takes_its_pairs_at_the_boards_rate() -> None:
+    tokens, sequences = 8192, 4 * 8
+    thousands = pairs(tokens, 64, 32) * sequences / 1024
+    found = predicted(BOARD, 40, tokens, 4, 8, "forward")
+    assert found.seconds == pytest.approx(100 * thousands / (10 * 1e9), rel=1e-3)
+    assert found.parts["tensor"] == pytest.approx(70 * thousands / 1e10)
+    assert found.bound == "tensor"
+    training = predicted(BOARD, 40, tokens, 4, 8, "training")
+    assert training.seconds == pytest.approx(3 * found.seconds, rel=1e-3)
+    twice = replace(BOARD, hertz=2e9)
+    assert predicted(twice, 40, tokens, 4, 8, "forward").seconds < 0.51 * found.seconds
+
+
+@pytest.mark.usefixtures("made_up")
+def test_few_programs_wait_for_the_longest() -> None:
+    # One sequence of 8 programs on 10 multiprocessors: the last one goes over all keys alone.
+    found = predicted(BOARD, 40, 512, 1, 1, "forward")
+    assert found.seconds == pytest.approx(100 * 64 * 512 / 1024 / 1e9, rel=1e-2)
+
+
+@pytest.mark.usefixtures("made_up")
+def test_memory_and_launches_bound_what_is_short() -> None:
+    slow = replace(BOARD, bytes_per_second=1e6)
+    found = predicted(slow, 40, 64, 1, 2, "forward")
+    assert found.parts["memory"] == pytest.approx(18 * 2 * 64 * 40 / 1e6)
+    assert found.bound == "memory"
+    late = replace(BOARD, launch_seconds=1.0)
+    assert predicted(late, 40, 64, 1, 2, "training").bound == "launch"
+    assert predicted(late, 40, 64, 1, 2, "training").seconds == pytest.approx(11, rel=1e-3)
+
+
+@pytest.mark.usefixtures("made_up")
+def test_the_baseline_is_full_attention_with_heads_of_whole_32s() -> None:
+    found = predicted(BOARD, 40, 1024, 2, 3, "forward")
+    assert found.flash2 == pytest.approx(4 * 1024**2 * 64 * 6 / 2e12)
+    assert found.flash3 == pytest.approx(found.flash2 / 4)
+    training = predicted(BOARD, 40, 1024, 2, 3, "training")
+    assert training.flash2 == pytest.approx(3.5 * found.flash2)
+
+
+def test_what_was_counted_are_the_tiles_that_the_kernels_take() -> None:
+    told: dict[str, Any] = dict(counts())
+    assert sorted(told) == ["sm_80", "sm_90"]
+    for name, kernels in told.items():
+        for kind, by_width in kernels.items():
+            assert list(map(int, by_width)) == [64, 75, 128]
+            for width, one in by_width.items():
+                tile = choose(kind, "half", int(width), 10**6, capability=int(name[3:]))
+                assert one["tile"] == [tile.rows, tile.columns, tile.warps, tile.stages], (
+                    "python -m reference_impls.kernels.triton.ranking --counts writes them anew"
+                )
+                assert one["predicted"] >= max(one["cycles"].values())
+
+
+def test_boards_by_their_names() -> None:
+    assert [board.name for board in BOARDS] == ["H200", "H100", "A100"]
+    found = board_of("NVIDIA H100 80GB HBM3")
+    assert found is BOARDS[1]
+    assert board_of("NVIDIA A10") is None
+    assert widths(found) == [64, 75, 128]
+    assert math.isnan(BOARDS[2].flash3)
 
 
 def device(model: str, *seconds: float, width: int = 64) -> Any:
@@ -18,13 +111,13 @@ def device(model: str, *seconds: float, width: int = 64) -> Any:
 
 
 def lines(*devices: Any) -> list[str]:
-    return [line for line in predicted.table(devices).splitlines() if "H100, forward" in line]
+    return [line for line in model.table(devices).splitlines() if "H100, forward" in line]
 
 
 def test_what_was_measured_stands_below_what_was_predicted() -> None:
     assert not any("measured" in line for line in lines())
     assert not any("measured" in line for line in lines(device("NVIDIA A10", 1.0)))
-    expected = prediction(BOARDS[1], 64, 4096, 4, 8, "forward").seconds
+    expected = predicted(BOARDS[1], 64, 4096, 4, 8, "forward").seconds
     found = lines(device("NVIDIA H100 80GB HBM3", *(2 * expected, 3 * expected, 9 * expected)))
     (row,) = [line for line in found if "measured" in line]
     assert row.split("|")[1:3] == [" H100, forward, measured ", " 64 "]
@@ -33,7 +126,7 @@ def test_what_was_measured_stands_below_what_was_predicted() -> None:
 
 
 def test_every_goal_is_told_for_every_board() -> None:
-    said = predicted.sentence()
+    said = model.sentence()
     for phase in ("forward at most 0.85x", "training at most 0.9x"):
         assert phase in said
     for board in ("H200", "H100", "A100"):

@@ -11,7 +11,7 @@ from harness.errors import UsageError
 from reports.core.page import says, together
 from reports.core.source import PUBLISHED, find
 from reports.docs import speed, write
-from reports.docs.plain import PlainOutput, text_of
+from reports.docs.training import PlainOutput, text_of
 from suites.support.command_line import ROOT
 from suites.support.report_records import write_everything
 
@@ -92,21 +92,21 @@ def test_only_with_docs_there_is_a_check(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_sentences_and_tables_of_a_page_are_paragraphs_of_markdown() -> None:
-    table = PlainOutput().table("x", None, ["a", "b"], [["1 < 2", "x|y"]])  # type: ignore[arg-type]
+    table = PlainOutput().table("x", [], [{"a": "1 < 2", "b": "x|y"}])
     assert text_of(together(says(["One.", "Two < three."]), table, says(["Four."]))) == (
         "One.\n\nTwo &lt; three.\n\n| a | b |\n| --- | ---: |\n| 1 &lt; 2 | x\\|y |\n\nFour."
     )
 
 
 def test_a_ratio_that_is_not_verified_or_failed_has_no_number() -> None:
-    one = speed.RatioTable("", ("cpu/cores",), "core_dot.sdpa", ("core_mtsa.fused",), {}, "length")
-    ((_, (times, verified)),) = one.frames(PUBLISHED).items()
+    names = base, mine = "core_dot.sdpa", "core_mtsa.fused"
+    ((times, verified),) = speed.frames(PUBLISHED, ("cpu/cores",), names, {}).values()
     at = times[(times["length"] == 2048) & (times["dtype"] == "f32")]
     at = at[at["phase"] == "forward"]
-    assert one._cell(at, "core_mtsa.fused", verified) == "0.64x [0.48, 0.86]"
-    assert one._cell(at, "core_mtsa.fused", frozenset()) == "not verified"
-    assert one._cell(at.assign(status="oom"), "core_mtsa.fused", verified) == "oom"
-    assert one._cell(at, "core_mtsa.tiled", verified) == ""
+    assert speed.ratio_cell(at, mine, base, verified) == "0.64x [0.48, 0.86]"
+    assert speed.ratio_cell(at, mine, base, frozenset()) == "not verified"
+    assert speed.ratio_cell(at.assign(status="oom"), mine, base, verified) == "oom"
+    assert speed.ratio_cell(at, "core_mtsa.tiled", base, verified) == ""
 
 
 def test_the_docs_are_those_of_the_published_records() -> None:

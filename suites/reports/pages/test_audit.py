@@ -81,9 +81,11 @@ def test_implied_intervals_are_turned_back_into_the_printed_p() -> None:
     }
     for (_, runs, paired), r in found.items():
         freedom = runs - 1 if paired else 2 * runs - 2
-        error = (r.high - r.difference) / stats.t.ppf(0.975, freedom)
-        assert 2 * stats.t.sf(r.difference / error, freedom) == pytest.approx(r.p)
-    spans = {key: (round(r.low, 2), round(r.high, 2)) for key, r in found.items() if key[2]}
+        error = (r.high_bleu - r.difference_bleu) / stats.t.ppf(0.975, freedom)
+        assert 2 * stats.t.sf(r.difference_bleu / error, freedom) == pytest.approx(r.p)
+    spans = {
+        key: (round(r.low_bleu, 2), round(r.high_bleu, 2)) for key, r in found.items() if key[2]
+    }
     assert spans["Setup 1", 5, True] == (0.30, 0.60)
     assert spans["Setup 1", 6, True] == (0.28, 0.62)
     assert spans["Setup 2", 3, True] == (-0.07, 0.53)
@@ -92,7 +94,7 @@ def test_implied_intervals_are_turned_back_into_the_printed_p() -> None:
 def test_one_deviation_is_too_small_for_folds() -> None:
     found = {(f.data, f.model): f for f in fold_deviations(FIVE)}
     odd = found["CR", "CNNs"]
-    assert odd.expected == pytest.approx(100 * (0.822 * 0.178 / 377.5) ** 0.5)
+    assert odd.counting_points == pytest.approx(100 * (0.822 * 0.178 / 377.5) ** 0.5)
     assert odd.p < 1e-5
     assert all(f.p > 0.01 for key, f in found.items() if key != ("CR", "CNNs"))
     assert not any(data in ("TREC", "SST-5") for data, _ in found)  # runs share one test set
@@ -110,10 +112,11 @@ def test_the_words_are_fair(tmp_path: Path) -> None:
     said = " ".join(
         piece.plain
         for piece in (
-            audit.assumptions(),
-            audit.pictures(),
+            audit.best(),
+            audit.baseline(),
             audit.deviations(),
-            audit.translations(),
+            audit.translation_table(),
+            audit.translation_intervals(),
             audit.parameters(),
         )
     )

@@ -18,10 +18,9 @@ PATIENT = replace(PAPER, patience=20)
 
 def found(*runs: list[dict[str, Any]]) -> list[tuple[str, str, str, float]]:
     rows = causes.causes(tasks_by_recipe([one for some in runs for one in some]))
-    columns, texts = causes.table(rows)[1:]
-    ends = [columns.index(name) for name in ("with", "in place of")]
+    _, texts = causes.table(rows)
     return [
-        (cause, row[ends[0]], row[ends[1]], round(100 * pair.difference.difference, 6))
+        (cause, row["with"], row["in place of"], round(100 * pair.difference.difference, 6))
         for (cause, _, pair), row in zip(rows, texts, strict=True)
     ]
 

@@ -41,7 +41,7 @@ def many(source: Source) -> Conclusion:
 
 
 def test_a_line_for_every_seed(pair: Comparison) -> None:
-    figure = figures.slope_chart(pair)
+    figure = figures.every_seed(pair)
     drawn = data_of(figure)
     for seed, first, second in pair.values:
         ends = drawn[drawn["series"] == f"seed {seed}"]["y"].tolist()
@@ -51,7 +51,7 @@ def test_a_line_for_every_seed(pair: Comparison) -> None:
     offsets = [t.get_position()[1] for t in texts if t.get_text().startswith("seed")]
     assert max(map(abs, offsets)) < 200, "beside their lines, not off the page"
     twenty = replace(pair, values=tuple((n, a, b) for n, (_, a, b) in enumerate(pair.values * 4)))
-    figure = figures.slope_chart(twenty)
+    figure = figures.every_seed(twenty)
     assert not [t for t in figure.axes[0].texts if t.get_text().startswith("seed")]
     assert len(data_of(figure)["series"].unique()) > 20, "all lines are drawn"
 
@@ -144,7 +144,7 @@ def test_a_forest_has_a_line_for_every_model(many: Conclusion) -> None:
 
 def test_unpaired_no_line_joins_seeds_and_only_means_are_subtracted() -> None:
     one = compared(HIGH, LOW, paired=False)
-    figure = figures.groups(one)
+    figure = figures.every_seed(one)
     assert {line.get_linestyle() for line in figure.axes[0].get_lines()} == {"None"}
     assert {100 * v for v in (*HIGH, *LOW)} <= set(data_of(figure)["y"]), "every run is seen"
     (axes,) = figures.differences(one).axes

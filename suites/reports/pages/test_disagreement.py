@@ -15,8 +15,6 @@ from harness.records.predictions import Predictions, PredictionsLost
 from harness.train.data.directory import VARIABLE
 from reports.core.figure_data import data_of
 from reports.core.page import Output
-from reports.core.source import DeviceRecords
-from reports.pages.comparison.arms import Arm
 from reports.pages.comparison.disagreement import (
     NOTHING,
     calibration,
@@ -25,6 +23,7 @@ from reports.pages.comparison.disagreement import (
     confusion,
     show,
 )
+from suites.reports.conftest import arm, told
 from suites.support.comparisons import A, B, design, run
 from suites.support.made_up_data import write_table
 
@@ -43,33 +42,12 @@ def said(classes: Any, truth: Any = 1, confidence: Any = 204) -> Predictions:
     )
 
 
-def arm(*some: Predictions, model: str = A) -> Arm:
-    return Arm(model, {(seed, None): one for seed, one in enumerate(some)})
-
-
 ODD = np.where(np.arange(COUNT) == 17, 4, 1)
 """Class 1 of all but one, which is class 4."""
 
 
-class Kept(DeviceRecords):
-    """A device whose runs said something."""
-
-    def said(self, found: Mapping[str, Any]) -> Predictions | None:
-        if found["seed"] == LOST.get("seed"):
-            raise PredictionsLost(f"predictions of {found['key']} are lost: no file")
-        if LOST.get("all"):
-            return None
-        return said(ODD if found["model"] == A else 1)
-
-
-LOST: dict[str, Any] = {}
-
-
-@pytest.fixture
-def kept() -> Any:
-    LOST.clear()
-    yield Kept("k", {"device": "cpu"}, (), ())
-    LOST.clear()
+def kept(found: Mapping[str, Any]) -> Predictions:
+    return said(ODD if found["model"] == A else 1)
 
 
 @pytest.fixture
@@ -112,37 +90,37 @@ def test_an_example_tells_in_how_many_runs_they_were_apart() -> None:
 
 
 def test_the_example_stands_there_by_its_place_and_with_its_text(
-    kept: DeviceRecords, compared: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    compared: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = Output(tmp_path / "out", "page")
     monkeypatch.delenv(VARIABLE, raising=False)
-    page = show(output, [compared], "", kept)
+    page = show(output, [compared], "", told(kept))
     assert "trec/test.tsv row 18" in page.plain
     assert f"Set {VARIABLE} to the data directory to see the texts." in page.plain
     columns = ("coarse", "fine", "text")
     rows = [["DESC", "x", f"question {number} <b>?"] for number in range(COUNT)]
     write_table(tmp_path / "trec" / "test.tsv", columns, rows)
     monkeypatch.setenv(VARIABLE, str(tmp_path))
-    page = show(output, [compared], "", kept)
-    assert "question 17 <b>?" in page.plain
+    page = show(output, [compared], "", told(kept))
     assert "5 of 5" in page.plain
     assert "question 17 &lt;b&gt;?" in page.html
     assert "question 16" not in page.plain
     rows[17][0] = "NUM"
     write_table(tmp_path / "trec" / "test.tsv", columns, rows)
-    page = show(output, [compared], "", kept)
+    page = show(output, [compared], "", told(kept))
     assert "question 17" not in page.plain
     assert "trec/test.tsv.gz is not the table that was tested on" in page.plain
     (tmp_path / "trec" / "test.tsv").unlink()
-    assert "no file" in show(output, [compared], "", kept).plain
+    assert "no file" in show(output, [compared], "", told(kept)).plain
 
 
-def test_what_is_lost_is_named_and_the_rest_is_shown(
-    kept: DeviceRecords, compared: Comparison
-) -> None:
-    LOST["seed"] = 2
-    page = show(Output(None, ""), [compared], "", kept)
+def test_what_is_lost_is_named_and_the_rest_is_shown(compared: Comparison) -> None:
+    def lacking(found: Mapping[str, Any]) -> Predictions:
+        if found["seed"] == 2:
+            raise PredictionsLost(f"predictions of {found['key']} are lost: no file")
+        return kept(found)
+
+    page = show(Output(None, ""), [compared], "", told(lacking))
     assert f"predictions of {A} trec 2 are lost: no file" in page.plain
     assert "4 of 4" in page.plain
-    LOST.update(seed=None, all=True)
-    assert show(Output(None, ""), [compared], "", kept).plain == NOTHING
+    assert show(Output(None, ""), [compared], "", told(lambda run: None)).plain == NOTHING

@@ -23,6 +23,8 @@ from reports.core.figure_data import data_of
 from reports.core.page import Output, Shown, together
 from reports.core.printed_values import printed_costs
 from reports.core.source import DeviceRecords, find
+from reports.pages import tradeoff as tradeoffs
+from reports.pages import trust
 from reports.pages.attention import page as attention
 from reports.pages.corpora import page as corpora
 from reports.pages.corpora import tables
@@ -31,8 +33,6 @@ from reports.pages.scaling import page as scaling
 from reports.pages.scaling import stress as numerics
 from reports.pages.size import page as size
 from reports.pages.size.answers import answers, differences, frontier_sentence
-from reports.pages.tradeoff import page as tradeoffs
-from reports.pages.trust import page as trust
 from suites.support.report_records import (
     BASE,
     DISA,

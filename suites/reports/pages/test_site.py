@@ -216,8 +216,8 @@ def test_tables_sort_by_what_they_hold_and_filter_and_the_browser_itself_notices
     tmp_path: Path,
 ) -> None:
     """By the buttons that the keyboard reaches; units count, and what is empty stands last."""
-    rows = [[f"m{i}", text] for i, text in enumerate(["2.5 ms", "1 s", "", "900 µs"] + ["3 s"] * 6)]
-    shown = table(["name", "time"], rows)
+    times = ["2.5 ms", "1 s", "", "900 µs"] + ["3 s"] * 6
+    shown = table([{"name": f"m{i}", "time": text} for i, text in enumerate(times)])
     act = """<script>addEventListener("DOMContentLoaded", () => {
       const texts = (rows) => [...rows].map((row) => row.cells[0].textContent).join(" ");
       const all = document.querySelector("tbody").rows;

@@ -9,16 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.experiments.conclusion import Comparison
 from harness.records.predictions import Predictions
 from harness.train.data.directory import VARIABLE
 from harness.train.tasks.tagging import TYPES, entities
 from reports.core.page import Output
-from reports.core.source import DeviceRecords
-from reports.pages.comparison.arms import Arm
 from reports.pages.comparison.disagreement import show
 from reports.pages.comparison.tags import apart, by_type, confused
-from suites.support.comparisons import A, B, design, judged, run
+from suites.reports.conftest import arm, of_five_seeds, told
+from suites.support.comparisons import A, B
 from suites.support.made_up_data import write_table
 
 NAMES = ["", *entities.tags]
@@ -52,27 +50,10 @@ def said(sentences: tuple[str, ...], truth: tuple[str, ...] = TRUTH) -> Predicti
     )
 
 
-def arm(*some: Predictions, model: str = A) -> Arm:
-    return Arm(model, {(seed, None): one for seed, one in enumerate(some)})
-
-
-class Told(DeviceRecords):
-    """A device whose runs said something: the first model all that is right, but for one run."""
-
-    def said(self, found: Mapping[str, Any]) -> Predictions | None:
-        good = found["model"] == A and found["seed"] != 4
-        return said(TRUTH if good else WRONG)
-
-
-@pytest.fixture
-def compared() -> Comparison:
-    more: dict[str, Any] = {"metric": "span_f1", "metrics": ["span_f1"]}
-    runs = [
-        run(m, seed, 0.8, "wnut17", data="d", test={"span_f1": 0.5 + 0.1 * (m == A)})
-        for m in (A, B)
-        for seed in range(5)
-    ]
-    return judged(design(task="wnut17", **more), runs)
+def say(found: Mapping[str, Any]) -> Predictions:
+    """The first model all that is right, but for one run."""
+    good = found["model"] == A and found["seed"] != 4
+    return said(TRUTH if good else WRONG)
 
 
 def test_spans_count_by_type() -> None:
@@ -109,19 +90,20 @@ def test_a_sentence_is_apart_where_most_runs_differ() -> None:
 
 
 def test_the_page_shows_words_types_and_real_sentences(
-    compared: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    device = Told("k", {"device": "cpu"}, (), ())
+    device = told(say)
+    compared = of_five_seeds("wnut17", "span_f1", 0.5, 0.1)
     output = Output(tmp_path / "out", "page")
     monkeypatch.delenv(VARIABLE, raising=False)
     page = show(output, [compared], "", device).plain
     assert f"Set {VARIABLE} to the data directory to see the sentences." in page
-    assert "word 3 is I-person: I-person | O" in page
+    assert "word 3 is I-person: I-person \\| O" in page
     rows = zip(WORDS, TRUTH, strict=True)
     write_table(tmp_path / "wnut17" / "test.tsv", ("tokens", "tags"), [list(row) for row in rows])
     monkeypatch.setenv(VARIABLE, str(tmp_path))
     page = show(output, [compared], "", device).plain
-    assert "Lovelace is I-person: I-person | O" in page
+    assert "Lovelace is I-person: I-person \\| O" in page
     assert "hello Ada Lovelace" in page
     assert "93.33 %" in page, "28 of 30 words are right"
     assert "95.00 %" in page, "19 of 20 seen ones"

@@ -16,8 +16,7 @@ from harness.stats import MeanInterval
 from reports.core.page import Output
 from reports.core.source import DeviceRecords, Source, find
 from reports.core.words import file_name
-from reports.pages.tradeoff.page import Tradeoff
-from reports.pages.tradeoff.tables import standings
+from reports.pages.tradeoff import Tradeoff, standings
 from suites.support.domains import SEEDS, reviewed, value
 from suites.support.report_records import (
     BASE,

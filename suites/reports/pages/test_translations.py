@@ -10,17 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.experiments.conclusion import Comparison
 from harness.records.predictions import Predictions
 from harness.train.data.directory import VARIABLE
 from harness.train.kinds.translation import counts
 from harness.train.task import task
 from reports.core.page import Output
-from reports.core.source import DeviceRecords
-from reports.pages.comparison.arms import Arm
 from reports.pages.comparison.disagreement import show
 from reports.pages.comparison.translations import apart, are_translated, speeds
-from suites.support.comparisons import A, B, design, judged, run
+from suites.reports.conftest import arm, of_five_seeds, told
+from suites.support.comparisons import A, B
 from suites.support.made_up_data import write_table
 
 TRUE = ("ein mann sieht einen hund", "zwei frauen laufen im park", "ein rotes haus")
@@ -43,26 +41,9 @@ def said(texts: tuple[str, ...]) -> Predictions:
     )
 
 
-def arm(*some: Predictions, model: str = A) -> Arm:
-    return Arm(model, {(seed, None): one for seed, one in enumerate(some)})
-
-
-class Told(DeviceRecords):
-    """A device whose runs wrote something: the first model the better translations."""
-
-    def said(self, found: Mapping[str, Any]) -> Predictions | None:
-        return said(GOOD if found["model"] == A else POOR)
-
-
-@pytest.fixture
-def compared() -> Comparison:
-    more: dict[str, Any] = {"metric": "bleu", "metrics": ["bleu"]}
-    runs = [
-        run(m, seed, 0.8, "multi30k", data="d", test={"bleu": 30.0 + 2 * (m == A) + seed})
-        for m in (A, B)
-        for seed in range(5)
-    ]
-    return judged(design(task="multi30k", **more), runs)
+def say(found: Mapping[str, Any]) -> Predictions:
+    """The first model the better translations."""
+    return said(GOOD if found["model"] == A else POOR)
 
 
 def test_sentences_are_ranked_by_how_far_apart_they_are() -> None:
@@ -98,9 +79,10 @@ def test_speeds_are_medians_and_unknown_where_none_is_told() -> None:
 
 
 def test_the_page_shows_translations_with_their_sources(
-    compared: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    device = Told("k", {"device": "cpu"}, (), ())
+    device = told(say)
+    compared = of_five_seeds("multi30k", "bleu", 30.0, 2)
     output = Output(tmp_path / "out", "page")
     monkeypatch.delenv(VARIABLE, raising=False)
     page = show(output, [compared], "", device).plain

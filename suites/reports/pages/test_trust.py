@@ -10,7 +10,7 @@ import pytest
 
 from reports.core.page import Output
 from reports.core.source import DeviceRecords, Source
-from reports.pages.trust.page import Trusted
+from reports.pages.trust import Trusted
 from suites.support.report_records import BLOCKS, DISA, LENGTHS, RATIOS
 
 

@@ -141,7 +141,9 @@ def test_trials_against_another_common_recipe_are_left_out_and_told() -> None:
     assert [j.verdict for j in found] == ["worse"]
     said = tuning.sentence(one, found)
     assert said.endswith("better than the former common recipe (dropout=0.3) over the mechanisms.")
-    assert tuning.cells(one, found)[1][0][0].startswith("former common recipe (dropout=0.3): ")
+    assert next(iter(tuning.cells(one, found)[0].values())).startswith(
+        "former common recipe (dropout=0.3): "
+    )
 
 
 def test_what_has_no_score_is_told_and_counts_as_a_trial() -> None:
@@ -167,9 +169,9 @@ def test_a_recipe_is_judged_over_the_mechanisms_that_ran_it_and_the_others_are_t
     said = tuning.sentence(one, [noise, up])
     assert "Not run with mtsa: rate=0.002." in said
     assert said.endswith("Better than the common recipe, over the mechanisms: rate=0.002.")
-    _, rows = tuning.cells(one, [noise, up])
-    assert rows[2][0] == "rate=0.002"
-    assert rows[2][3 + one.mechanisms.index("mtsa")] == ""
+    *_, row = tuning.cells(one, [noise, up])
+    assert "rate=0.002" in row.values()
+    assert row["mtsa"] == ""
 
 
 def test_what_a_task_counts_and_nothing_here_records_is_told() -> None:
@@ -189,8 +191,8 @@ def test_with_few_mechanisms_or_recipes_nothing_is_concluded(count: int) -> None
     one = the_only([*both[0], *both[1]])
     said = tuning.sentence(one, tuning.judged(one))
     assert said.endswith("Too little to judge a recipe by.")
-    _, rows = tuning.cells(one, tuning.judged(one))
-    assert [row[2] for row in rows[1:]] == (["descriptive only"] if count else [])
+    _, *rows = tuning.cells(one, tuning.judged(one))
+    assert [row["p (Holm), verdict"] for row in rows] == (["descriptive only"] if count else [])
 
 
 @pytest.mark.parametrize(
@@ -222,18 +224,13 @@ def test_a_variant_stands_for_a_mechanism_that_was_not_tried_itself() -> None:
 
 def test_the_table_and_the_figure_are_in_the_metrics_unit() -> None:
     one = the_only([*runs({}), *runs(UP, rate=2e-3)])
-    columns, rows = tuning.cells(one, tuning.judged(one))
-    assert columns[:3] == [
-        "trec: less the common recipe, points",
-        "mean [95 %]",
-        "p (Holm), verdict",
-    ]
-    assert columns[3:] == list(MECHANISMS)
-    assert rows[0][:4] == ["common recipe: accuracy (%)", "", "", "80.00"]
-    assert rows[1][0] == "rate=0.002"
-    assert rows[1][1].startswith("+1.00 [+0.8")
-    assert rows[1][2].endswith(", better")
-    assert rows[1][3] == "+1.00"
+    common, other = tuning.cells(one, tuning.judged(one))
+    head, mean, verdict, *mechanisms = common
+    assert (head, mechanisms) == ("trec: less the common recipe, points", list(MECHANISMS))
+    assert list(common.values())[:4] == ["common recipe: accuracy (%)", "", "", "80.00"]
+    assert (other[head], other[mechanisms[0]]) == ("rate=0.002", "+1.00")
+    assert other[mean].startswith("+1.00 [+0.8")
+    assert other[verdict].endswith(", better")
     [line] = tuning.lines(one, tuning.judged(one))
     assert line.value == pytest.approx(1.0)
     assert line.low < line.value < line.high

@@ -1,30 +1,37 @@
-"""What ``trust.ipynb`` calls: may the numbers of this device be believed?"""
+"""May a device's numbers be believed? The control, drift, error margins: ``trust.ipynb``."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pandas as pd
+import seaborn
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
+from harness.case import parse
 from harness.measure.ceilings import impossible
 from harness.records.ratios import PROBLEM, block_ratios, margin_frame
 from harness.stats import Interval, noise_floor, ratio_interval
 from harness.stats.drift import LEAST_BLOCKS
 from harness.verify.run import price, same_bits
+from reports.core.axes import SIZE, bare, name_rows, note, panel, row_panel, titled
 from reports.core.costs import Costs
+from reports.core.curves import Point, draw_lines
+from reports.core.forest import Line, forest
 from reports.core.page import DevicePage, Shown, remark, says, together, warns
 from reports.core.sentences import drift_sentences
-from reports.pages.trust import figures
-from reports.pages.trust.figures import Control, Margin
+from reports.core.style import NOT_SHOWN, VERMILION, look
 
 KINDS = ("time", "anchor", "margin")
 STILL = "No movement of the machine is shown, and no ratio that moved."
 NONE = "Nothing was measured on this device: attnbench bench measures, with an A/A control."
-
-BITS = ("implementation", "dtype", "same bits", "deterministic mode")
+MOST_LINES = 8
 
 
 def bits_of(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -32,9 +39,17 @@ def bits_of(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [r for r in records if r["kind"] == "determinism" and r["status"] == "ok"]
 
 
-def bits_rows(records: Iterable[Mapping[str, Any]]) -> list[list[str]]:
-    """A row of `BITS` for each record of determinism."""
-    return [[r["name"], r["dtype"], same_bits(r), price(r)] for r in bits_of(records)]
+def bits_rows(records: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """A row for each record of determinism."""
+    return [
+        {
+            "implementation": r["name"],
+            "dtype": r["dtype"],
+            "same bits": same_bits(r),
+            "deterministic mode": price(r),
+        }
+        for r in bits_of(records)
+    ]
 
 
 def bits_sentence(records: Iterable[Mapping[str, Any]]) -> str:
@@ -50,6 +65,119 @@ def bits_sentence(records: Iterable[Mapping[str, Any]]) -> str:
     )
 
 
+@dataclass(frozen=True)
+class Control:
+    """The A/A control of one problem."""
+
+    problem: Mapping[str, Any]
+    interval: Interval
+    ratios: tuple[float, ...]
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """Sorts controls by what they are of."""
+        p = self.problem
+        return (p["phase"], str(p["dtype"]), str(p["settings"]), -p["batch"], p["length"])
+
+    @property
+    def label(self) -> str:
+        """``training, B64 N64, f32, 1-thread``."""
+        p = self.problem
+        return f"{p['phase']}, B{p['batch']} N{p['length']}, {p['dtype']}, {p['settings']}"
+
+
+@dataclass(frozen=True)
+class Margin:
+    """Error and budget of one case at its own shape."""
+
+    case: str
+    error: float
+    budget: float
+    status: str
+
+    @property
+    def margin(self) -> float:
+        """Budget over error; infinite without any error."""
+        return self.budget / self.error if self.error > 0 else np.inf
+
+
+def controls(found: Sequence[Control]) -> Figure:
+    """Every block's ratio and the interval, one problem below the other, beside 1."""
+    lines = [
+        Line(c.label, "multi_head", t.ratio, t.low, t.high, True, c.ratios)
+        for c in found
+        for t in [c.interval]
+    ]
+    return forest(
+        lines,
+        "The baseline against itself",
+        "should be 1; bars: 95 % t-intervals over blocks",
+        "time of the control / time of the baseline",
+        max(noise_floor(c.interval) for c in found),
+        1.0,
+    )
+
+
+def drift(times: pd.DataFrame, baseline: str) -> Figure | None:
+    """Time of the baseline by block, over its median; None with fewer than three blocks."""
+    good = times[(times["status"] == "ok") & (times["name"] == baseline)]
+    good = good[~good["control"].astype(bool)]
+    lines: dict[str, list[Point]] = {}
+    for values, group in good.groupby(PROBLEM, sort=False):
+        seconds = group.groupby("block")["seconds"].median()
+        if len(seconds) >= 3 and len(lines) < MOST_LINES:
+            label = Control(dict(zip(PROBLEM, values, strict=True)), Interval(1, 1, 1, 1), ()).label
+            over = seconds / seconds.median()
+            lines[label] = [Point(float(str(block)), float(y)) for block, y in over.items()]
+    if not lines:
+        return None
+    figure, axes = panel(margins={"left": 0.13, "right": 0.97, "bottom": 0.12, "top": 0.85})
+    draw_lines(axes, lines, dict.fromkeys(lines, (look("multi_head"), "-")), bars=False)
+    for line in axes.lines:
+        line.set(alpha=0.65, linewidth=1, markersize=4)
+    axes.axhline(1, color="0.4", linewidth=1, zorder=0)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("block, in the order of measuring")
+    axes.set_ylabel("time / its median over blocks", fontsize=8.5)
+    bare(axes)
+    titled(axes, f"{baseline} over the session", f"one line per problem, at most {MOST_LINES}")
+    return figure
+
+
+def margins(found: Sequence[Margin]) -> Figure:
+    """Error over budget of all cases, sorted; one row per implementation."""
+    rows: dict[str, list[float]] = {}
+    for one in found:
+        rows.setdefault(parse(one.case).name, []).append(one.error / one.budget)
+    names = sorted(rows, key=lambda name: -max(rows[name]))
+    figure, axes = row_panel(len(names), 0.33, each=0.24, width=SIZE[0] + 0.4)
+    for name in names:
+        style = look(name.partition(".")[0])
+        seaborn.stripplot(
+            x=[max(v, 1e-4) for v in rows[name]],
+            y=[name] * len(rows[name]),
+            order=names,
+            jitter=False,
+            legend=False,
+            marker=style.marker,
+            color=style.colour,
+            size=5.5,
+            alpha=0.75,
+            ax=axes,
+        )
+        axes.collections[-1].set_label(name)
+    axes.axvline(1, color=VERMILION, linewidth=1.2)
+    top = axes.get_xaxis_transform()
+    note(axes, "budget", (1, 1), (-3, 3), ink=NOT_SHOWN, align="right baseline", within=top)
+    axes.set_xscale("log")
+    axes.set_xlim(right=max(1.5, axes.get_xlim()[1]))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    name_rows(axes, names, "error / budget")
+    titled(axes, "Errors at the measured shapes", "one marker per case; 0.0001 stands for less")
+    return figure
+
+
 class Trusted(DevicePage):
     """What may be believed; every method shows one piece of the page."""
 
@@ -57,23 +185,21 @@ class Trusted(DevicePage):
     none = NONE
 
     @cached_property
-    def measured(self) -> Costs | None:
+    def measured(self) -> Costs:
         """Costs of this device."""
-        return Costs(self.device) if self.device else None
+        return Costs(self.device)
 
-    @staticmethod
-    def _baseline(measured: Costs) -> pd.DataFrame:
+    @cached_property
+    def _baseline(self) -> pd.DataFrame:
         """Times of the baseline and its control."""
-        times = measured.times
-        return times[(times["status"] == "ok") & (times["name"] == measured.baseline)]
+        times = self.measured.times
+        return times[(times["status"] == "ok") & (times["name"] == self.measured.baseline)]
 
     @cached_property
     def controls(self) -> list[Control]:
         """The A/A control of every problem: its ratio to the baseline, which should be 1."""
-        if self.measured is None:
-            return []
         found = []
-        for values, group in self._baseline(self.measured).groupby(PROBLEM, sort=False):
+        for values, group in self._baseline.groupby(PROBLEM, sort=False):
             ratios = block_ratios(group[group["control"]], group[~group["control"]])
             if ratios:
                 problem = dict(zip(PROBLEM, values, strict=True))
@@ -83,8 +209,6 @@ class Trusted(DevicePage):
     @cached_property
     def margins(self) -> list[Margin]:
         """Error and budget of every case that was checked at its own shape, the tightest first."""
-        if self.device is None:
-            return []
         rows = margin_frame(self.device.records).dropna(subset=["error", "budget"])
         found = [
             Margin(str(r["case"]), float(r["error"]), float(r["budget"]), str(r["status"]))
@@ -115,17 +239,17 @@ class Trusted(DevicePage):
         )
         return together(
             says([sentence], main=True),
-            self.place.figure("control", figures.controls(known), caption),
+            self.place.figure("control", controls(known), caption),
             self._floors(known),
         )
 
     def drift(self) -> Shown:
         """What moved during the session."""
-        if self.measured is None or not self.measured.rows:
+        if not self.measured.rows:
             return remark(NONE)
         told = drift_sentences(self.measured.drifts, self.measured.rows, self.measured.baseline)
-        figure = figures.drift(self.measured.times, self.measured.baseline)
-        pieces = [says([*(told or [STILL]), *self._too_few(self.measured)])]
+        figure = drift(self.measured.times, self.measured.baseline)
+        pieces = [says([*(told or [STILL]), *self._too_few()])]
         if figure is not None:
             caption = (
                 "Time of the baseline, block after block, over its own median: what moves all "
@@ -134,9 +258,9 @@ class Trusted(DevicePage):
             pieces.append(self.place.figure("drift", figure, caption))
         return together(*pieces)
 
-    def _too_few(self, measured: Costs) -> list[str]:
+    def _too_few(self) -> list[str]:
         """How many problems had too few blocks for a movement to be told."""
-        blocks = self._baseline(measured).groupby(PROBLEM)["block"].nunique()
+        blocks = self._baseline.groupby(PROBLEM)["block"].nunique()
         few = int((blocks < LEAST_BLOCKS).sum())
         if not few:
             return []
@@ -157,7 +281,7 @@ class Trusted(DevicePage):
             f"{worst.error:.1e}, budget {worst.budget:.1e} (margin {worst.margin:.1f}x)."
         )
         caption = "Error over budget of each case: right of 1 is wrong, and gives no headline."
-        frame = pd.DataFrame(
+        numbers = [
             {
                 "case": m.case,
                 "status": m.status,
@@ -166,39 +290,38 @@ class Trusted(DevicePage):
                 "margin": m.margin,
             }
             for m in self.margins
-        )
+        ]
         rows = [
-            [m.case, f"{m.error:.1e}", f"{m.budget:.1e}", f"{m.margin:.3g}x", m.status]
+            {
+                "case": m.case,
+                "error": f"{m.error:.1e}",
+                "budget": f"{m.budget:.1e}",
+                "margin": f"{m.margin:.3g}x",
+                "status": m.status,
+            }
             for m in self.margins[:20]
         ]
         more = len(self.margins) - len(rows)
         return together(
             says([sentence], main=True),
             warns([f"{m.case} is over its error budget" for m in over]),
-            self.place.figure("margins", figures.margins(self.margins), caption),
-            self.place.table(
-                "margins", frame, ["case", "error", "budget", "margin", "status"], rows, (0, 4)
-            ),
+            self.place.figure("margins", margins(self.margins), caption),
+            self.place.table("margins", numbers, rows, (0, 4)),
             remark(f"The {more} others are in the CSV." if more > 0 else ""),
         )
 
     def determinism(self) -> Shown:
         """Whether the same bits come again."""
-        records = self.device.records if self.device else ()
-        found = bits_of(records)
+        found = bits_of(self.device.records)
         if not found:
             return remark("Nothing is known of that here: attnbench verify --determinism tells.")
         return together(
             says([bits_sentence(found)], main=True),
-            self.place.table(
-                "determinism", pd.DataFrame(found), BITS, bits_rows(found), (0, 1, 2, 3)
-            ),
+            self.place.table("determinism", found, bits_rows(found), (0, 1, 2, 3)),
         )
 
     def impossible(self) -> Shown:
         """Numbers above what the device can do."""
-        if self.measured is None:
-            return says([])
         told = list(impossible(self.measured.rows))
         known = [r for r in self.measured.rows if not math.isnan(r.compute_share)]
         if told:
@@ -215,28 +338,20 @@ class Trusted(DevicePage):
         )
 
     def _floors(self, known: list[Control]) -> Shown:
-        columns = ["problem", "control / baseline [95 %]", "noise floor", "blocks"]
-        rows = [
-            [
-                c.label,
-                str(c.interval),
-                f"{100 * (noise_floor(c.interval) - 1):.1f} %",
-                str(c.interval.count),
-            ]
-            for c in known
-        ]
-        frame = pd.DataFrame([_flat(c.interval) | dict(c.problem) for c in known])
-        return self.place.table("floors", frame, columns, rows)
+        rows, flat = [], []
+        for c in known:
+            t, floor = c.interval, noise_floor(c.interval)
+            rows.append(
+                {
+                    "problem": c.label,
+                    "control / baseline [95 %]": str(t),
+                    "noise floor": f"{100 * (floor - 1):.1f} %",
+                    "blocks": str(t.count),
+                }
+            )
+            numbers = {"control_ratio": t.ratio, "low": t.low, "high": t.high}
+            flat.append({**numbers, "noise_floor_ratio": floor, "blocks": t.count, **c.problem})
+        return self.place.table("floors", flat, rows)
 
 
 begin = Trusted.begin
-
-
-def _flat(interval: Interval) -> dict[str, object]:
-    return {
-        "control_ratio": interval.ratio,
-        "low": interval.low,
-        "high": interval.high,
-        "noise_floor_ratio": noise_floor(interval),
-        "blocks": interval.count,
-    }

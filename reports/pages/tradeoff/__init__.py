@@ -1,1 +1,0 @@
-"""Memory, time and accuracy."""

@@ -1,1 +1,0 @@
-"""Can this be trusted?"""
