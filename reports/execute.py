@@ -1,32 +1,32 @@
-"""Executes notebooks with papermill's parameters; a kernel serves one after another."""
+"""Executes notebooks with papermill, in the running Python; a kernel serves one after another."""
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
-import nbformat
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_core.utils import run_sync
-from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError
-from papermill.iorw import load_notebook_node
-from papermill.parameterize import parameterize_notebook
+from papermill.clientwrap import PapermillNotebookClient
+from papermill.engines import NBClientEngine, papermill_engines
+from papermill.log import logger
 
 ROOT = Path(__file__).resolve().parents[1]
 _INSTALLED = Path(__file__).with_name("notebooks")
 NOTEBOOKS = _INSTALLED if _INSTALLED.is_dir() else ROOT / "notebooks"
 """A wheel has them inside the package, a clone beside it."""
 KERNEL = "python3"
+ENGINE = "attnbench"
 LIMIT_SECONDS = 600
 START_OVER = "from reports.core.parameters import start_over as _over; _over()"
 """What the kernel runs between two notebooks: the second finds nothing of the first."""
@@ -79,7 +79,8 @@ class Kernel:
     """
 
     def __init__(self) -> None:
-        self._client: NotebookClient | None = None
+        self._manager: RunningPython | None = None
+        self._client: Any = None
         self.started = 0
 
     def execute(self, name: str, parameters: Mapping[str, str], to: Path) -> Any:
@@ -89,42 +90,79 @@ class Kernel:
         ------
         NotebookFailed
         """
-        given = load_notebook_node(str(NOTEBOOKS / f"{name}.ipynb"))
-        book = parameterize_notebook(given, dict(parameters), kernel_name=KERNEL, language="python")
+        import papermill
+        from papermill.exceptions import PapermillExecutionError
+
         try:
-            self._run(book)
-        except CellExecutionError as error:
+            return papermill.execute_notebook(
+                NOTEBOOKS / f"{name}.ipynb",
+                to,
+                dict(parameters),
+                engine_name=ENGINE,
+                kernel_name=KERNEL,
+                language="python",
+                progress_bar=False,
+                request_save_on_cell_execute=False,
+                live=self,
+            )
+        except PapermillExecutionError as error:
             raise NotebookFailed(_one_line(f"{error.ename}: {error.evalue}")) from None
         except Exception as error:  # a kernel that can't start or dies has many types
             self.close()
             raise NotebookFailed(_one_line(f"{type(error).__name__}: {error}")) from None
-        finally:
-            nbformat.write(book, to)
-        return book
 
-    def _run(self, book: Any) -> None:
-        before = self._client
-        manager = before.km if before else RunningPython(kernel_name=KERNEL)
-        self.started += before is None
-        client = NotebookClient(book, km=manager, timeout=LIMIT_SECONDS)
-        if before is not None:
-            client.kc = before.kc
+    def run(self, book: Any) -> None:
+        """Execute what papermill has prepared (a `NotebookExecutionManager`)."""
+        if self._manager is None:
+            self._manager = RunningPython(kernel_name=KERNEL)
+            self.started += 1
+        client = PapermillNotebookClient(
+            book,
+            km=self._manager,
+            kernel_name=KERNEL,
+            timeout=LIMIT_SECONDS,
+            startup_timeout=60,
+            log=logger,
+        )
+        if self._client is not None:
+            client.kc = self._client.kc
             run_sync(_start_over)(client)
         self._client = client
         client.execute()
 
     def close(self) -> None:
         """End the kernel."""
-        client, self._client = self._client, None
+        client, self._manager, self._client = self._client, None, None
         if client is not None:
             with suppress(Exception):  # it may be dead already
                 client._cleanup_kernel()
 
 
-async def _start_over(client: Any) -> None:
+async def _start_over(client: PapermillNotebookClient) -> None:
     """Make the kernel forget, and wait until it has."""
     message = client.kc.execute(START_OVER, silent=True, store_history=False)
     await client.async_wait_for_reply(message)
+
+
+class _Engine(NBClientEngine):
+    """papermill's own engine, on a kernel that lives on."""
+
+    @classmethod
+    def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **options: Any) -> None:
+        options["live"].run(nb_man)
+
+
+papermill_engines.register(ENGINE, _Engine)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without papermill's log: it logs what is raised as well."""
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def in_parallel(
@@ -153,7 +191,7 @@ def in_parallel(
                 with telling:
                     on_done(number, found[number])
 
-    with ThreadPoolExecutor(max(1, min(workers, len(tasks)))) as pool:
+    with quiet(), ThreadPoolExecutor(max(1, min(workers, len(tasks)))) as pool:
         running = [pool.submit(work) for _ in range(workers)]
         try:
             for one in as_completed(running):
