@@ -418,3 +418,12 @@ COUNTS = {
 def test_so_many_real_test_examples_stand_in_the_training_set(name: str) -> None:
     data = load(task(name), task(name).recipe, str(REAL), "none", seed=3)
     assert (int(data.seen.sum()), len(data.seen)) == COUNTS[name]
+
+
+@real("mpqa/all.tsv.gz")
+def test_the_folds_of_mpqa_share_three_tenths_of_their_texts() -> None:
+    record = task("mpqa")
+    seen = [load(record, record.recipe, str(REAL), "none", 0, fold).seen for fold in range(10)]
+    both = np.concatenate(seen)
+    assert len(both) == 10_603
+    assert both.mean() == pytest.approx(0.297, abs=5e-4)
