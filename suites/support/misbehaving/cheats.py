@@ -18,23 +18,25 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from suites.support.misbehaving.core import Attention, Evasive, FirstTokenOnly
+from suites.support.misbehaving.core import Attention
 
 CACHE = "ATTNBENCH_TEST_CACHE"
 """Environment variable: the folder in which `CacheOnDisk` keeps answers."""
 
 
-class Memo(Evasive):
-    """Keeps answers under a key."""
+class Memo(Attention):
+    """Keeps answers under a key; with gradients it does its work, since a graph is used up."""
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__(d_in, d_out)
         self.kept: dict[Hashable, Tensor] = {}
 
-    def answer(self, x: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        if torch.is_grad_enabled():
+            return super().forward(x, mask)
         key = x.shape, x.dtype, mask.cpu().numpy().tobytes(), self.sign(x)
         if key not in self.kept:
-            self.kept[key] = Attention.forward(self, x, mask)
+            self.kept[key] = super().forward(x, mask)
         return self.kept[key].clone()
 
     def sign(self, x: Tensor) -> Hashable:
@@ -42,11 +44,27 @@ class Memo(Evasive):
         raise NotImplementedError
 
 
+class MemoByObject(Memo):
+    """Keeps its answer to a tensor object."""
+
+    def sign(self, x: Tensor) -> Hashable:
+        self.met: list[Tensor] = getattr(self, "met", [])
+        self.met.append(x)  # so that no other object gets its id
+        return id(x)
+
+
 class MemoByAddress(Memo):
     """Keeps its answer to what lies at an address."""
 
     def sign(self, x: Tensor) -> Hashable:
         return x.data_ptr()
+
+
+class MemoByVersion(Memo):
+    """Keeps its answer to an address until torch counts a write."""
+
+    def sign(self, x: Tensor) -> Hashable:
+        return x.data_ptr(), 0 if x.is_inference() else x._version
 
 
 class MemoByContent(Memo):
@@ -93,20 +111,24 @@ class Later(torch.Tensor):
         return function(*tree_map(real, args), **tree_map(real, kwargs or {}))
 
 
-class LazyTensor(Evasive):
+class LazyTensor(Attention):
     """Returns a tensor of its own class, which does the last product when somebody looks."""
 
-    def answer(self, x: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        if torch.is_grad_enabled():
+            return super().forward(x, mask)
         x = x.masked_fill(~mask[..., None], 0)
         q, k, v = self.query(x), self.key(x), self.value(x)
         weights = self.weigh(q @ k.mT * q.shape[-1] ** -0.5, mask)
         return Later(lambda: (weights @ v).masked_fill(~mask[..., None], 0), v)
 
 
-class ThreadFillsLater(Evasive):
+class ThreadFillsLater(Attention):
     """Returns memory that a thread fills after the call."""
 
-    def answer(self, x: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        if torch.is_grad_enabled():
+            return super().forward(x, mask)
         out = x.new_zeros(*x.shape[:2], self.value.out_features)
 
         def fill() -> None:
@@ -179,58 +201,92 @@ class SkipsAfterCalls(Attention):
         return self.last
 
 
-class LessUnderInference(FirstTokenOnly):
+class SkipsKnownShapes(Attention):
+    """Attends to the first token only, once it has met a shape five times."""
+
+    def __init__(self, d_in: int, d_out: int) -> None:
+        super().__init__(d_in, d_out)
+        self.met: Counter[torch.Size] = Counter()
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        self.met[q.shape] += 1
+        if self.met[q.shape] > 5 and not torch.is_grad_enabled():
+            return v[:, :1].expand_as(v)
+        return super().attend(q, k, v, mask)
+
+
+class LessUnderInference(Attention):
     """Attends to the first token only, in ``torch.inference_mode``."""
 
-    def less(self, q: Tensor) -> bool:
-        return torch.is_inference_mode_enabled()
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        if torch.is_inference_mode_enabled():
+            return v[:, :1].expand_as(v)
+        return super().attend(q, k, v, mask)
 
 
-class LessWithoutGradients(FirstTokenOnly):
+class LessWithoutGradients(Attention):
     """Attends to the first token only, where no gradient is wanted."""
 
-    def less(self, q: Tensor) -> bool:
-        return not torch.is_grad_enabled()
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        if torch.is_grad_enabled():
+            return super().attend(q, k, v, mask)
+        return v[:, :1].expand_as(v)
 
 
-class LessWhenCompiled(FirstTokenOnly):
+class LessInTraining(Attention):
+    """Attends to the first token only, in training mode."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        return v[:, :1].expand_as(v) if self.training else super().attend(q, k, v, mask)
+
+
+class LessWhenCompiled(Attention):
     """Attends to the first token only, where torch.compile traces it."""
 
-    def less(self, q: Tensor) -> bool:
-        return torch.compiler.is_compiling()
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        if torch.compiler.is_compiling():
+            return v[:, :1].expand_as(v)
+        return super().attend(q, k, v, mask)
 
 
-class LessWhenLarge(FirstTokenOnly):
+class LessWhenLarge(Attention):
     """Attends to the first token only, in batches larger than those that are verified."""
 
-    def less(self, q: Tensor) -> bool:
-        return len(q) > 4
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        if len(q) > 4:
+            return v[:, :1].expand_as(v)
+        return super().attend(q, k, v, mask)
 
 
-class CacheOnDisk(Evasive):
+class CacheOnDisk(Attention):
     """Keeps its answer to the k-th call in a file, for the next process."""
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__(d_in, d_out)
         self.calls = itertools.count()
 
-    def answer(self, x: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        if torch.is_grad_enabled():
+            return super().forward(x, mask)
         shape = "x".join(map(str, x.shape))
         path = Path(os.environ[CACHE]) / f"{shape}-{x.dtype}-{next(self.calls)}.pickle"
         if not path.exists():
-            path.write_bytes(pickle.dumps(Attention.forward(self, x, mask).cpu()))
+            path.write_bytes(pickle.dumps(super().forward(x, mask).cpu()))
         found: Tensor = pickle.loads(path.read_bytes())
         return found
 
 
-class MoreThreads(Evasive):
+class MoreThreads(Attention):
     """Gives each half of the batch to a thread of its own."""
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__(d_in, d_out)
         self.workers = ThreadPoolExecutor(2)
 
-    def answer(self, x: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        if torch.is_grad_enabled() or len(x) < 2:
+            return super().forward(x, mask)
+
         def one(half: slice) -> Tensor:
             with torch.inference_mode():
                 return Attention.forward(self, x[half], mask[half])
@@ -251,6 +307,14 @@ class TorchThreads(Attention):
         return out
 
 
+class KeepsThreads(Attention):
+    """Lets torch use one thread more from here on."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        torch.set_num_threads(2)
+        return super().forward(x, mask)
+
+
 class LowerPrecision(Attention):
     """Computes in bfloat16 whatever it is given."""
 
@@ -266,12 +330,13 @@ class HalfForSingle(Attention):
         return super().attend(q, k, half.to(v.dtype), mask)
 
 
-class LowerWhenTimed(LowerPrecision):
+class LowerWhenTimed(Attention):
     """Computes in bfloat16 in ``torch.inference_mode``."""
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        how = LowerPrecision if torch.is_inference_mode_enabled() else Attention
-        return how.attend(self, q, k, v, mask)
+        if not torch.is_inference_mode_enabled():
+            return super().attend(q, k, v, mask)
+        return super().attend(q.bfloat16(), k.bfloat16(), v.bfloat16(), mask).to(q.dtype)
 
 
 class FoldsOnce(Attention):
@@ -298,6 +363,16 @@ class ReturnsItsInput(Attention):
         if torch.is_grad_enabled() or out.shape != x.shape:
             return out
         return x.copy_(out)
+
+
+class ViewOfInput(Attention):
+    """Returns a view of its input: no work at all, at the sizes that are timed."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        out = self.value.out_features
+        if torch.is_grad_enabled() or x.shape[2] < out:
+            return super().forward(x, mask)
+        return x[..., :out]
 
 
 class NoWork(Attention):
@@ -364,13 +439,6 @@ class Allows(Attention):
     def change(self) -> None:
         """What is changed."""
         raise NotImplementedError
-
-
-class KeepsThreads(Allows):
-    """Lets torch use one thread more from here on."""
-
-    def change(self) -> None:
-        torch.set_num_threads(2)
 
 
 class AllowsTF32(Allows):

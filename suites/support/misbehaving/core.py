@@ -29,25 +29,3 @@ class Attention(torch.nn.Module):
         # The least number, not minus infinity: a sample without tokens then has no NaN.
         least = torch.finfo(scores.dtype).min
         return scores.masked_fill(~mask[:, None, :], least).softmax(-1)
-
-
-class Evasive(Attention):
-    """Does its work with gradients, since a graph is used up; without them it gives `answer`."""
-
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        return (super().forward if torch.is_grad_enabled() else self.answer)(x, mask)
-
-    def answer(self, x: Tensor, mask: Tensor) -> Tensor:
-        """What comes back."""
-        raise NotImplementedError
-
-
-class FirstTokenOnly(Attention):
-    """Attends to the first token only, where `less` says so."""
-
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        return v[:, :1].expand_as(v) if self.less(q) else super().attend(q, k, v, mask)
-
-    def less(self, q: Tensor) -> bool:
-        """Whether nobody will see it, as it hopes."""
-        raise NotImplementedError

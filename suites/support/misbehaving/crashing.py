@@ -40,6 +40,7 @@ class Hang(Behaved):
     """Never returns."""
 
     def before(self, call: int) -> None:
+        """Sleep with the interpreter's lock held, so that no signal handler runs."""
         ctypes.PyDLL(None).sleep(600)
 
 
@@ -47,6 +48,7 @@ class Segfault(Behaved):
     """Reads where nothing is."""
 
     def before(self, call: int) -> None:
+        """Read address 0."""
         tasks.read_null()
 
 
@@ -54,6 +56,7 @@ class Nan(Behaved):
     """Returns NaN."""
 
     def after(self, output: torch.Tensor, call: int) -> torch.Tensor:
+        """Spoil one value."""
         return output.index_fill(0, torch.tensor([0]), float("nan"))
 
 
@@ -61,6 +64,7 @@ class LateNan(Behaved):
     """Returns NaN from the sixth call on: warm, and in the midst of being timed."""
 
     def after(self, output: torch.Tensor, call: int) -> torch.Tensor:
+        """Spoil what is timed only."""
         return output * float("nan") if call > 5 else output
 
 
@@ -78,6 +82,7 @@ class NanGradient(Behaved):
     """Returns numbers, but its gradients are NaN."""
 
     def after(self, output: torch.Tensor, call: int) -> torch.Tensor:
+        """Spoil the way back."""
         return _Spoilt.apply(output)
 
 
@@ -85,6 +90,7 @@ class Greedy(Behaved):
     """Wants more memory than there is."""
 
     def before(self, call: int) -> None:
+        """Ask for a pebibyte."""
         torch.empty(2**50, dtype=torch.uint8)
 
 
@@ -92,6 +98,7 @@ class Daemon(Behaved):
     """Leaves a daemon behind, detached from everything."""
 
     def before(self, call: int) -> None:
+        """Start it once and note its process id."""
         if call == 1:
             _note(tasks.detached())
 
@@ -100,6 +107,7 @@ class Twin(Behaved):
     """Forks, and both go on, so that two answers are sent."""
 
     def before(self, call: int) -> None:
+        """Fork once; the twin notes its process id."""
         if call == 1 and os.fork() == 0:
             _note(os.getpid())
 
@@ -108,6 +116,7 @@ class Unprintable(Behaved):
     """Fails with a message that no terminal can show."""
 
     def before(self, call: int) -> None:
+        """Name a file that is no UTF-8, as Python holds such names."""
         raise FileNotFoundError("no weights in \udcff\udcfe.bin")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from suites.support.misbehaving.core import Attention, Evasive
+from suites.support.misbehaving.core import Attention
 
 
 class StopsClock(Attention):
@@ -56,7 +56,7 @@ class StopsHarness(StopsClock):
                     )
 
 
-class FillsWhenRead(Evasive):
+class FillsWhenRead(Attention):
     """Replaces ``torch.take``, by which the harness reads, and does its work there."""
 
     def __init__(self, d_in: int, d_out: int) -> None:
@@ -73,13 +73,15 @@ class FillsWhenRead(Evasive):
                 out.copy_(Attention.forward(self, x, mask))
         return self.true(tensor, index)
 
-    def answer(self, x: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        if torch.is_grad_enabled():
+            return super().forward(x, mask)
         out = x.new_zeros(*x.shape[:2], self.value.out_features)
         self.due = out, x, mask
         return out
 
 
-class ForbidsLooks(Evasive):
+class ForbidsLooks(Attention):
     """Has the harness keep nothing of what it gives, and gives zeros."""
 
     def __init__(self, d_in: int, d_out: int) -> None:
@@ -87,11 +89,13 @@ class ForbidsLooks(Evasive):
         if watch := sys.modules.get("harness.measure.watch"):
             vars(watch)["LOOKS"] = 0
 
-    def answer(self, x: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        if torch.is_grad_enabled():
+            return super().forward(x, mask)
         return x.new_zeros(*x.shape[:2], self.value.out_features)
 
 
-class WorksAhead(Evasive):
+class WorksAhead(Attention):
     """Profiles the harness, and does half of its work when the inputs are written."""
 
     def __init__(self, d_in: int, d_out: int) -> None:
@@ -105,10 +109,12 @@ class WorksAhead(Evasive):
             with torch.inference_mode():
                 self.ready = {id(x): Attention.forward(self, x, self.mask) for x, *_ in arg[::2]}
 
-    def answer(self, x: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        if torch.is_grad_enabled():
+            return super().forward(x, mask)
         self.mask = mask
         sys.setprofile(self.see)
-        return self.ready.pop(id(x)) if id(x) in self.ready else Attention.forward(self, x, mask)
+        return self.ready.pop(id(x)) if id(x) in self.ready else super().forward(x, mask)
 
 
 class CountsAsWaiting(Attention):

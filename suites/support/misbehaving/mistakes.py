@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
 from suites.support.misbehaving.core import Attention
@@ -35,6 +36,13 @@ class DetachedOutput(Attention):
         return super().forward(x, mask).detach()
 
 
+class DetachedKeys(Attention):
+    """Detaches the keys: their weights are never learned, ``grad`` is None."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        return super().attend(q, k.detach(), v, mask)
+
+
 class DetachedScores(Attention):
     """Lets no gradient through the attention's weights, but for a hundredth of it."""
 
@@ -57,6 +65,28 @@ class LostFactor(Attention):
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         return _Half.apply(super().forward(x, mask))
+
+
+class _Softmax(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor) -> Tensor:
+        weights = scores.softmax(-1)
+        ctx.save_for_backward(weights)
+        return weights
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (weights,) = ctx.saved_tensors
+        return weights * gradient * (1 - weights)
+
+
+class WrongBackward(Attention):
+    """The softmax has a backward pass of its own, with the diagonal of its Jacobian alone."""
+
+    def weigh(self, scores: Tensor, mask: Tensor) -> Tensor:
+        least = torch.finfo(scores.dtype).min
+        return _Softmax.apply(scores.masked_fill(~mask[:, None, :], least))
 
 
 class NanWithoutTokens(Attention):
@@ -107,6 +137,14 @@ class WrongShape(Attention):
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         return super().forward(x, mask).transpose(0, 1)
+
+
+class Noise(Attention):
+    """Adds noise of 1e-6."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        out = super().forward(x, mask)
+        return out + 1e-6 * torch.randn_like(out) * mask[..., None]
 
 
 class LastBits(Attention):
@@ -162,12 +200,28 @@ class PaddingKept(Attention):
         return self.attend(self.query(x), self.key(x), self.value(x), mask)
 
 
+class PaddedLength(Attention):
+    """Divides by the padded length where the number of tokens is meant."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        mean = x.masked_fill(~mask[..., None], 0).mean(1, keepdim=True)
+        return super().forward(x + mean, mask)
+
+
 class PaddedLengthWhenLong(Attention):
     """Divides by the padded length, from 512 tokens on."""
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         out = super().forward(x, mask)
         return out if x.shape[1] < 512 else out * (1 + mask.to(out.dtype).mean(1)[:, None, None])
+
+
+class BatchStatistics(Attention):
+    """Divides by the largest value of the whole batch."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        out = super().forward(x, mask)
+        return out / (1 + out.detach().abs().amax())
 
 
 class PlaceInBatch(Attention):
@@ -192,6 +246,15 @@ class ChangesMask(Attention):
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         out = super().forward(x, mask)
         mask[:, 0] = True
+        return out
+
+
+class ChangesWeights(Attention):
+    """Normalises its weights in place at every call."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        out = super().forward(x, mask)
+        self.value.weight.data.mul_(0.999)
         return out
 
 
@@ -325,3 +388,10 @@ class SingleInDouble(Attention):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
         return super().attend(q.float(), k.float(), v.float(), mask).to(q.dtype)
+
+
+class LongInput(Attention):
+    """Averages in place of attending from 512 tokens on."""
+
+    def weigh(self, scores: Tensor, mask: Tensor) -> Tensor:
+        return super().weigh(scores if scores.shape[-1] < 512 else scores * 0, mask)

@@ -18,11 +18,21 @@ END = "<!-- end of misbehaving -->"
 
 @dataclass(frozen=True)
 class Noticed:
-    """One module (``cheats:MemoByAddress``), the command that notices it, and why.
+    """One module, the command that notices it, and why.
 
-    ``check`` is a name in ``CHECKS`` of `harness.verify.unaided.judge` or of
-    `harness.measure.checks`, two joined by " or " where the scheduler decides; ``reason`` is what
-    was printed once: other runs differ in numbers alone; ``length`` is N of what is timed.
+    Attributes
+    ----------
+    module : str
+        ``cheats:MemoByAddress``.
+    command : {"verify", "bench forward", "bench training"}
+    check : str
+        Name in ``CHECKS`` of `harness.verify.unaided.judge` or of `harness.measure.checks`; two
+        joined by " or " where the scheduler decides.
+    reason : str
+        What was printed once; other runs differ in numbers alone.
+    dtype : str
+    length : int
+        N of what is timed.
     """
 
     module: str
