@@ -50,7 +50,8 @@ class Checkpoint:
         UsageError
             If it can't be written.
         """
-        draft = self.path.with_name(self.path.name + ".new")
+        # One to each process: the worker of a session that was killed may still be writing its own.
+        draft = self.path.with_name(f"{self.path.name}.{os.getpid()}")
         try:
             # A full disk under torch's own writer is a RuntimeError like any mistake in the state.
             whole = io.BytesIO()

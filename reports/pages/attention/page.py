@@ -146,8 +146,9 @@ class Attended(DevicePage):
         r = self.record
         if not r["by_tag"]:
             return remark(
-                "No sentences with parts of speech were there: attnbench train --look takes them "
-                "from ud_ewt/ of the data directory (--data)."
+                "No sentences with parts of speech were looked at: attnbench train --look takes "
+                "them from ud_ewt/ of the data directory (--data), for a model that reads words "
+                "(a translation reads pieces of them)."
             )
         pieces = [says([self._contrast(kind, c) for kind, c in r["contrast"].items()], main=True)]
         rows, flat = [], []

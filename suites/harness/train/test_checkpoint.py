@@ -134,15 +134,22 @@ def test_a_death_while_it_is_written_leaves_the_one_before(
     monkeypatch.setattr(os, "fsync", killed)
     with pytest.raises(Killed):
         kept.save({"step": 2})
-    assert (tmp_path / "run.pt.new").exists()
+    assert (tmp_path / f"run.pt.{os.getpid()}").exists()
     assert kept.load() == {"step": 1}
+    monkeypatch.undo()
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    kept.save(
+        {"step": 3}
+    )  # by another process, which takes nothing away from the draft of this one
+    assert sorted(tmp_path.iterdir())[0].name == "run.pt"
+    assert len([*tmp_path.iterdir()]) == 2
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full is here")
 def test_what_cannot_be_written_is_told_and_leaves_the_one_before(tmp_path: Path) -> None:
     kept = Checkpoint(tmp_path / "run.pt", {}, 0.0)
     kept.save({"step": 1})
-    (tmp_path / "run.pt.new").symlink_to("/dev/full")
+    (tmp_path / f"run.pt.{os.getpid()}").symlink_to("/dev/full")
     with pytest.raises(UsageError, match="No space left on device; free some space and start"):
         kept.save({"step": torch.zeros(100_000)})
     assert [path.name for path in tmp_path.iterdir()] == ["run.pt"]
@@ -223,7 +230,9 @@ def test_a_session_that_is_killed_goes_on_inside_its_run(folder: Path, tmp_path:
     first.wait()
     assert not [r for r in journal.read(tmp_path).records if r["kind"] == "run"]
     (checkpoint,) = places.glob("*.pt")
-    checkpoint.with_name(f"{checkpoint.name}.new").write_bytes(b"killed while it was written")
+    checkpoint.with_name(f"{checkpoint.name}.{first.pid}").write_bytes(
+        b"killed while it was written"
+    )
     (record,) = session(str(folder), str(tmp_path))
     assert record["status"] == "ok"
     assert record["resumed"] == 1
