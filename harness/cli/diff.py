@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from harness.cli.display import COLOURS
+from harness.cli.display import COLOURS, WIDE, wide
 from harness.cli.output import bare_table, console, duration, say
 from harness.diff import journals, revisions, rows
 from harness.diff.rows import DiffRow
@@ -172,8 +172,10 @@ def _conclude(
     cell: Callable[[float], str],
 ) -> int:
     if found:
-        out.print(_table(found, title, cell))
-    for line in lines:
+        out = wide(out)
+        out.print(_table(found, title, cell, out.width))
+    # Below the table, where they take no room of its numbers.
+    for line in (*(f"{row.case}: {row.detail}" for row in found if row.detail), *lines):
         say(out, line)
     code = rows.exit_code(found)
     write_json(
@@ -183,20 +185,22 @@ def _conclude(
     return code
 
 
-def _table(found: Sequence[DiffRow], title: str, cell: Callable[[float], str]) -> Table:
-    table = bare_table("case", numbers=("base", "head", "ratio", "p (Holm)", "noise"))
+def _table(found: Sequence[DiffRow], title: str, cell: Callable[[float], str], width: int) -> Table:
+    beside = ("p (Holm)", "noise") if width >= WIDE else ()
+    table = bare_table("case", numbers=("base", "head", "ratio", *beside))
     table.title, table.title_justify = escape(title), "left"
     table.columns[0].overflow, table.columns[0].min_width = "fold", 22
     table.add_column("verdict", no_wrap=True)
     for row in found:
         colour = _COLOURS.get(row.verdict, "dim")
+        chance = "" if math.isnan(row.adjusted) else f"{row.adjusted:.2g}"
+        noise = "" if math.isinf(row.floor) else f"{row.floor - 1:.1%}"
         table.add_row(
             escape(row.case),
             known(row.base, cell),
             known(row.head, cell),
             str(row.ratio) if row.ratio else "",
-            "" if math.isnan(row.adjusted) else f"{row.adjusted:.2g}",
-            "" if math.isinf(row.floor) else f"{row.floor - 1:.1%}",
-            f"[{colour}]{row.verdict}[/]" + (f" {escape(row.detail)}" if row.detail else ""),
+            *(chance, noise)[: len(beside)],
+            f"[{colour}]{row.verdict}[/]",
         )
     return table

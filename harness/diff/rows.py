@@ -121,9 +121,10 @@ def _row(case: str, one: _Times, difference: Difference | None) -> DiffRow:
     # The base runs under two names; either failing is the base's.
     before = one.failures.get("base") or one.failures.get("control")
     after = one.failures.get("head")
-    detail = "; ".join(
-        f"{label}: {text}" for label, text in (("base", before), ("head", after)) if text
-    )
+    told = {"base": before, "head": after}
+    if before == after:
+        told = {"both": after}
+    detail = "; ".join(f"{label}: {text}" for label, text in told.items() if text)
     verdict: Says = "not measured"
     if after and not before and "unsupported" not in after:
         verdict = "broken"

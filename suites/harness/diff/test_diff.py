@@ -385,6 +385,10 @@ def test_a_slowdown_is_found_and_a_failure_is_not_hidden(
     assert "broken on purpose" in found["multi_cnn.plain"]["detail"]
     assert "of 2 cases" in done.stdout
     assert "slower in changed" in done.stdout
+    told_of = [one for one in done.stdout.splitlines() if one.startswith("multi_cnn.plain-B")]
+    row, reason = (one.partition(" ")[2].strip() for one in told_of)
+    assert row.endswith("broken"), "the reason takes no room of the table's numbers"
+    assert reason.startswith("head: ")
 
     read = journal.read(tmp_path / "results")
     assert not read.warnings
