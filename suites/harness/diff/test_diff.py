@@ -147,6 +147,7 @@ class TestRows:
         (row,) = rows.measured(records, ["a"])
         assert row.verdict == verdict
         assert f"{status}: boom" in row.detail
+        assert row.detail.startswith("both: ") == (len(failing) == 3), "said once"
         assert rows.exit_code([row]) == code
 
     def test_one_block_compares_nothing(self) -> None:
