@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import signal
 import sys
+import threading
 from collections.abc import Callable
 from importlib import metadata
 from platform import python_version
@@ -139,7 +141,13 @@ _ClickError: type[Exception] = typer.BadParameter.__mro__[2]
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Run a command and return its exit code: 0 fine, 1 the answer is no, 2 usage or bad input."""
+    """Run a command and return its exit code: 0 fine, 1 the answer is no, 2 usage or bad input.
+
+    130: it was stopped, by ctrl-C or, as `timeout` and cluster schedulers do, by SIGTERM.
+    """
+    if threading.current_thread() is threading.main_thread():
+        # What was begun is put away as after ctrl-C: nothing goes on or stays behind.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         result = app(args=arguments, standalone_mode=False)
     except (UsageError, NotVerified) as error:

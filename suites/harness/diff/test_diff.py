@@ -451,7 +451,7 @@ sys.exit(cli.run(["diff", *sys.argv[2:]]))
 """
 
 
-def test_ctrl_c_leaves_a_readable_journal_and_no_worktree(
+def test_what_is_stopped_leaves_a_readable_journal_and_no_worktree(
     repository: Repository, tmp_path: Path
 ) -> None:
     temporary = tmp_path / "temporary"
@@ -475,7 +475,7 @@ def test_ctrl_c_leaves_a_readable_journal_and_no_worktree(
     with pytest.raises(UsageError, match=in_use), at_work(tmp_path / "results", "", alone=False):
         pytest.fail("it is measured alone")
     assert len(repository.git("worktree", "list").splitlines()) == 3
-    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)  # as `timeout` does
     _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "attnbench: stopped\n")
     repository.assert_clean(temporary)
