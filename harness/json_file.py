@@ -1,9 +1,11 @@
-"""Results as JSON files."""
+"""Results as files: as JSON, and replaced whole."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,34 @@ def plain(value: Any) -> Any:
     if hasattr(value, "item"):
         return plain(value.item())
     return value
+
+
+def replace_file(path: Path, content: bytes | memoryview) -> None:
+    """Write a file, and its folder: killed at any moment, what was there before or this is there.
+
+    Its draft has a name for each process: two that write at once take nothing from each other.
+
+    Raises
+    ------
+    OSError
+        If the system refuses; what was there before still is.
+    """
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        while True:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # it was empty, so another took it away
+                file = draft.open("wb")
+                break
+        with file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):  # what is told is why it could not be written
+            draft.unlink(missing_ok=True)
+        raise
 
 
 def check_json(path: str | None) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
 from harness.errors import UsageError
+from harness.json_file import replace_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -130,11 +131,8 @@ def keep(folder: Path, key: str, text: str) -> dict[str, str]:
     """
     content = base64.b64decode(text)
     path = folder / FOLDER / f"{key}.npz"
-    draft = path.with_suffix(".draft")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_bytes(content)
-        draft.replace(path)
+        replace_file(path, content)
     except OSError as error:
         raise UsageError(
             f"can't write {path}: {error.strerror}; free some space and start again"

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
-import os
 import pickle
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 
 from harness.errors import UsageError
 from harness.isolate import processes
+from harness.json_file import replace_file
 from reference_impls.mechanism import Unsupported
 
 VERSION = 3
@@ -50,33 +49,18 @@ class Checkpoint:
         UsageError
             If it can't be written.
         """
-        # One to each process: the worker of a session that was killed may still be writing its own.
-        draft = self.path.with_name(f"{self.path.name}.{os.getpid()}")
         try:
             # A full disk under torch's own writer is a RuntimeError like any mistake in the state.
             whole = io.BytesIO()
             torch.save({"version": VERSION, "run": self.run, "state": dict(state)}, whole)
-            with self._opened(draft) as file:
-                file.write(whole.getbuffer())
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(self.path)
+            # The worker of a session that was killed may still be writing its own.
+            replace_file(self.path, whole.getbuffer())
         except OSError as error:
-            with contextlib.suppress(OSError):  # what is told is why it could not be written
-                draft.unlink(missing_ok=True)
             raise UsageError(
                 f"can't write the checkpoint {self.path}: {error.strerror}; free some space and "
                 "start again"
             ) from None
         self._written = time.monotonic()
-
-    def _opened(self, draft: Path) -> BinaryIO:
-        while True:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                return draft.open("wb")
-            except FileNotFoundError:
-                continue  # a session that ended took the folder away, for it was empty
 
     def load(self) -> dict[str, Any] | None:
         """The state that was saved, on the CPU; None without a file.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import io
 import math
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -15,6 +15,7 @@ import torch
 
 from harness.build import set_tf32
 from harness.case import literal
+from harness.json_file import replace_file
 from harness.registry import Registry, code_hash, resolve
 from harness.verify.batches import Batch, batches
 from harness.verify.batches import large as of_large
@@ -63,11 +64,9 @@ class Answers:
             return Computed(*({n: a for (of, n), a in arrays.items() if of == p} for p in parts))
         answer = asked.answer()
         held: dict[str, Any] = {f"{p} {n}": a for p in parts for n, a in getattr(answer, p).items()}
-        self.folder.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(f".{os.getpid()}")
-        with temporary.open("wb") as file:
-            np.savez(file, **held)
-        temporary.replace(path)
+        whole = io.BytesIO()
+        np.savez(whole, **held)
+        replace_file(path, whole.getbuffer())
         return answer
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
+from harness.json_file import replace_file
 from harness.train.data.corpora import HubSource, KnownCorpus, corpora, found_in
 from harness.train.data.directory import VARIABLE
 
@@ -177,11 +178,8 @@ def _loaded(source: HubSource) -> dict[str, HubSplit]:
 
 
 def _write(path: Path, content: bytes) -> None:
-    draft = path.with_name(path.name + ".new")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_bytes(gzip.compress(content, mtime=0))
-        draft.replace(path)
+        replace_file(path, gzip.compress(content, mtime=0))
     except OSError as error:
         raise UsageError(
             f"can't write {path}: {error.strerror}; set {CACHE} to another folder"
