@@ -81,7 +81,9 @@ def of_flat(*given: Any) -> KernelCall:
     return KernelCall(q, k, v, s, Geometry(*ranges), mask, scale_t, dropout)
 
 
-def flowing_back(gradients: Sequence[Tensor], s: Tensor | None, others: int) -> tuple[Any, ...]:
+def flowing_back(
+    gradients: Sequence[Tensor | None], s: Tensor | None, others: int
+) -> tuple[Any, ...]:
     """What autograd is told of q, k, v and s, of the rest of a flat call and of others behind it.
 
     An operator returns tensors alone: the gradient of an absent s is empty, and is left out here.

@@ -98,13 +98,16 @@ def _attend(call: KernelCall, backend: str) -> Tensor:
     global _ran
     a, flagged = _loaded[backend](call)
     _ran = backend
-    if backend in REPAIRING:
-        return a
+    return a if backend in REPAIRING else exact(a, flagged, call)
+
+
+def exact(a: Tensor, flagged: Tensor, call: KernelCall) -> Tensor:
+    """`a` [H, B, N, d_v] with its flagged queries [H, B, N] computed again."""
     if not host_can_decide(a) or underflow.on_device(a):
         return underflow.repaired(a, flagged, *call.flat())
     if not bool(flagged.any()):
         return a
-    where = flagged.flatten().nonzero().squeeze(1)  # [R]
+    where = underflow.flat_places(flagged)
     return underflow.replaced(a, where, underflow.recomputed(where, call))
 
 

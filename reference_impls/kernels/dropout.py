@@ -61,9 +61,16 @@ class PairDropout:
         i = torch.arange(length, device=device)
         return mix((row[:, None] + i * QUERY) & _LOW).unflatten(0, (heads, batch))
 
-    def pairs(self, heads: int, batch: int, length: int, device: torch.device) -> Tensor:
-        """Whether a pair is kept, bool [H, B, N, N]: for tests, it is what kernels never hold."""
-        return self.kept(self.row_hashes(heads, batch, length, device), 0, length)
+    def pairs(self, v: Tensor, rows: Tensor | None = None) -> Tensor:
+        """Whether a pair is kept, bool [H, B, R, N], for values [H, B, N, d] and queries [R].
+
+        One head at a time: a hash takes eight bytes, several times.
+        """
+        heads, batch, length, _ = v.shape
+        hashes = self.row_hashes(heads, batch, length, v.device)
+        if rows is not None:
+            hashes = hashes[:, :, rows]
+        return torch.stack([self.kept(head, 0, length) for head in hashes])
 
     def kept(self, rows: Tensor, start: int, stop: int) -> Tensor:
         """Whether the keys from start to stop are kept: rows [...] to [..., stop - start]."""

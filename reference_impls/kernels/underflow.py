@@ -4,6 +4,7 @@ On a CPU `recomputed` does it, whose gradients autograd finds. In a compiled cal
 at values inside an operator alone, `repaired`, where there is no autograd: the gradients there are
 written by hand, a second derivation of them. On CUDA kernels do it inside that operator, in every
 call, so that the host looks at nothing; only where there is no Triton it waits and does look.
+`core.exact` is for all of them.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def on_device(x: Tensor) -> bool:
     return present()
 
 
-def recomputed(where: Tensor, call: KernelCall, kept: Tensor | None = None) -> Tensor:
+def recomputed(where: Tensor, call: KernelCall) -> Tensor:
     """The attended values of some queries, the maximum over their own open keys subtracted.
 
     Parameters
@@ -42,8 +43,6 @@ def recomputed(where: Tensor, call: KernelCall, kept: Tensor | None = None) -> T
     where : Tensor of int64, shape [R]
         Flat positions in [H, B, N] of queries that have an open key.
     call : KernelCall
-    kept : Tensor of bool, shape [R, N], optional
-        Pairs that are kept of the numerator, where the call does not say it.
 
     Returns
     -------
@@ -67,8 +66,6 @@ def recomputed(where: Tensor, call: KernelCall, kept: Tensor | None = None) -> T
         source = None if s is None else own.of(s).to(dtype)
         found, open_pairs = scores(r, here, query[part], source, call)
         p = masked_softmax(found, open_pairs[..., None], dim=1)
-        if kept is not None:
-            p = p * kept[part][..., None]
         if dropout is not None and hashes is not None:
             p = p * dropout.kept(hashes[part], 0, n)[..., None]
         return (p * own.of(v).to(dtype)).sum(1)  # [C, d_v]
@@ -132,6 +129,11 @@ class SequencesOfQueries:
         else:
             total.index_add_(0, self.which, values)
         sums[self.place] += total
+
+
+def flat_places(flagged: Tensor) -> Tensor:
+    """Those of the flagged queries [H, B, N]; the host waits to know how many there are."""
+    return flagged.flatten().nonzero().squeeze(1)
 
 
 def places(where: Tensor, batch: int, n: int) -> tuple[tuple[Tensor, Tensor], Tensor]:
@@ -250,7 +252,7 @@ def repair(call: KernelCall, a: Tensor, flagged: Tensor) -> None:
     elif a.is_cuda and torch.cuda.is_current_stream_capturing():
         a.masked_fill_(flagged[..., None], math.nan)
     elif bool(flagged.any()):
-        where = flagged.flatten().nonzero().squeeze(1)
+        where = flat_places(flagged)
         (head, sample), query = places(where, *a.shape[1:3])
         a[head, sample, query] = recomputed(where, call).to(a.dtype)
 
@@ -275,7 +277,7 @@ def add_gradients(
         return
     dtype = core_dtype(call.q.dtype)
     sums = [torch.zeros(t.shape, dtype=dtype, device=t.device) for t in gradients]
-    where = flagged.flatten().nonzero().squeeze(1)
+    where = flat_places(flagged)
     for part in where.split(chunk(call, dtype)):
         _add_gradients(sums, part, g, call)
     for gradient, more in zip(gradients, sums, strict=True):
@@ -319,8 +321,25 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 def _backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
     flagged, *tensors = ctx.saved_tensors
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        return _differentiable(g, flagged, of_flat(*tensors, *ctx.options))
     to_a, *found = repaired_backward(g, flagged, *tensors, *ctx.options)
     return to_a, None, *flowing_back(found, tensors[3], 0)
+
+
+def _differentiable(g: Tensor, flagged: Tensor, call: KernelCall) -> tuple[Any, ...]:
+    """The same where a second derivative may follow: autograd finds them, and the host waits."""
+    where = flat_places(flagged)
+    (head, sample), query = places(where, *flagged.shape[1:])
+    leaves = {i: t for i, t in enumerate(call[:4]) if isinstance(t, Tensor) and t.requires_grad}
+    found: list[Tensor | None] = [None] * 4
+    if leaves and where.numel():
+        again, flow = recomputed(where, call), g[head, sample, query]
+        given = (again, [*leaves.values()], flow.to(again.dtype))
+        values = torch.autograd.grad(*given, create_graph=True, allow_unused=True)
+        for i, value in zip(leaves, values, strict=True):
+            found[i] = value
+    return g.masked_fill(flagged[..., None], 0), None, *flowing_back(found, call.s, 0)
 
 
 register_autograd("attnbench::repaired", _backward, setup_context=_remember)

@@ -8,9 +8,8 @@ it is. A kept factor is divided by sqrt(p_ad), so that the expectation is the un
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,29 +19,6 @@ from reference_impls.kernels.dropout import PairDropout
 from reference_impls.mechanism import BadOption, Drawn, Unsupported
 
 
-@dataclass(frozen=True)
-class Kept:
-    """What one draw keeps.
-
-    Attributes
-    ----------
-    pairs : Tensor of bool, shape [H, B, R, N]
-        Factors E^R, one for each query and key.
-    values : Tensor of bool, shape [H, B, N, d_h]
-        Factors E^X, one for each key and feature.
-    share : float
-        p_ad, the probability that both factors of a product are kept.
-    """
-
-    pairs: Tensor
-    values: Tensor
-    share: float
-
-    def of_values(self, v: Tensor) -> Tensor:
-        """The kept values, divided by p_ad: the whole scaling of the numerator."""
-        return v * self.values / self.share
-
-
 def dropped_share(value: Any) -> float:
     """Return the option ``attention_dropout``, 1 - p_ad, or raise `BadOption`."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1:
@@ -50,22 +26,8 @@ def dropped_share(value: Any) -> float:
     return float(value)
 
 
-def draw(pairs: Sequence[int], values: Sequence[int], dropout: float, device: torch.device) -> Kept:
-    """Draw what is kept, for factors of these shapes."""
-    share = 1 - dropout
-    probability = math.sqrt(share)
-    kept = Kept(
-        torch.empty(pairs, dtype=torch.bool, device=device).bernoulli_(probability),
-        torch.empty(values, dtype=torch.bool, device=device).bernoulli_(probability),
-        share,
-    )
-    if _noted is not None:
-        _noted.append(kept)
-    return kept
-
-
-def draw_linear(v: Tensor, dropout: float) -> tuple[Tensor, PairDropout]:
-    """Draw what is kept without a tensor of pairs, which the kernels then decide as they go.
+def draw(v: Tensor, dropout: float) -> tuple[Tensor, PairDropout]:
+    """Draw what is kept; no tensor of pairs, which a kernel decides as it goes.
 
     Parameters
     ----------
@@ -91,24 +53,23 @@ def draw_linear(v: Tensor, dropout: float) -> tuple[Tensor, PairDropout]:
     kept = torch.empty(v.shape, dtype=torch.bool, device=v.device).bernoulli_(probability)
     keep = PairDropout.draw(probability)
     if _noted is not None:
-        heads, samples, length, _ = v.shape
-        _noted.append(Kept(keep.pairs(heads, samples, length, v.device), kept, share))
+        _noted.append((keep.pairs(v), kept))
     return v * kept / share, keep
 
 
-_noted: list[Kept] | None = None
-"""What is drawn while somebody looks."""
+_noted: list[tuple[Tensor, Tensor]] | None = None
+"""Pairs [H, B, N, N] and values [H, B, N, d_h] that are kept, drawn while somebody looks."""
 
 
 @contextmanager
 def recorded(module: torch.nn.Module) -> Iterator[Drawn]:
     """Note what a pass of a layer keeps: ``pairs`` [H, n, n] and ``values`` [H, n, d_h] of bool."""
     global _noted
-    found: list[Kept] = []
+    found: list[tuple[Tensor, Tensor]] = []
 
     def of(b: int, n: int) -> dict[str, Any]:
-        (kept,) = found
-        pairs, values = kept.pairs[:, b, :n, :n], kept.values[:, b, :n]
+        ((pairs, values),) = found
+        pairs, values = pairs[:, b, :n, :n], values[:, b, :n]
         return {"pairs": pairs.cpu().numpy(), "values": values.cpu().numpy()}
 
     _noted = found

@@ -20,7 +20,6 @@ from reference_impls.checks import check_input, in_place, one_of, refuse_rows, z
 from reference_impls.kernels import core
 from reference_impls.kernels.geometry import GeometryByLength
 from reference_impls.merged import MergingModule, itself, side_by_side
-from reference_impls.mtsa import dropout
 from reference_impls.mtsa.layer import PaperLayer, TensorizedLayer, absent, scaled
 from reference_impls.mtsa.projection import Projection, hidden_layer, padded
 from reference_impls.mtsa.released import ReleasedLayer
@@ -45,9 +44,7 @@ class FusedAttention(TensorizedLayer, MergingModule):
     ) -> Tensor:
         """Eq. 10-12, see `TensorizedLayer.attend`."""
         refuse_rows(rows)
-        keep = None
-        if self.training and self.attention_dropout:
-            v, keep = dropout.draw_linear(v, self.attention_dropout)
+        v, keep = self.dropped(v)
         geometry = self._geometries.of(q.shape[2], q.device)
         # Autocast and sums in float32 leave them wider: a kernel takes one dtype.
         v, s = v.to(q.dtype), s.to(q.dtype)

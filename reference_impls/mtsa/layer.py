@@ -27,6 +27,7 @@ from reference_impls.checks import (
     zero_at_padding,
     zero_bias,
 )
+from reference_impls.kernels.dropout import PairDropout
 from reference_impls.masks import HeadMask, allowed, distance_bias, parse_all
 from reference_impls.merged import side_by_side
 from reference_impls.mtsa import dropout
@@ -124,14 +125,11 @@ class TensorizedLayer(nn.Module):
         """
         raise NotImplementedError
 
-    def kept(self, v: Tensor, rows: Tensor | None) -> dropout.Kept | None:
-        """Draw the factors that dropout keeps, for values [H, B, N, d_h]; None without dropout."""
+    def dropped(self, v: Tensor) -> tuple[Tensor, PairDropout | None]:
+        """Draw what dropout keeps: values [H, B, N, d_h], scaled, and which pairs; all without."""
         if not (self.training and self.attention_dropout):
-            return None
-        heads, batch, n, _ = v.shape
-        queries = n if rows is None else rows.shape[0]
-        pairs = (heads, batch, queries, n)
-        return dropout.draw(pairs, v.shape, self.attention_dropout, v.device)
+            return v, None
+        return dropout.draw(v, self.attention_dropout)
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, s: Tensor, mask: Tensor | None, rows: Tensor | None

@@ -14,23 +14,24 @@ less than 4e-38 * N of the denominator. Entries whose denominator is at least `l
 denominator, and their queries are computed again with the tensor of scores, for those alone.
 A query without an allowed key is known from the mask's geometry and gives 0.
 
-That second look needs a decision in Python (one wait for the device per call). In `torch.compile`
-and in CUDA graph capture there can be none: such entries become NaN there, never silently wrong.
+Who decides that there are such queries, and what computes them again, is for
+`reference_impls.kernels.core.exact`.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from reference_impls.checks import core_dtype, host_can_decide, least_denominator, refuse_rows
-from reference_impls.kernels import underflow
+from reference_impls.checks import core_dtype, least_denominator, refuse_rows
+from reference_impls.kernels import core
 from reference_impls.kernels.call import KernelCall
-from reference_impls.kernels.geometry import of_masks
+from reference_impls.kernels.dropout import PairDropout
+from reference_impls.kernels.geometry import GeometryByLength
 from reference_impls.masks import HeadMask, additive, has_key, runs
-from reference_impls.mtsa.dropout import Kept
 from reference_impls.mtsa.layer import PaperLayer, TensorizedLayer
 from reference_impls.mtsa.released import ReleasedLayer
 
@@ -40,10 +41,10 @@ def algorithm1(
     k: Tensor,
     v: Tensor,
     s: Tensor,
-    masks: tuple[HeadMask, ...],
+    geometries: GeometryByLength,
     scale_t: str,
     mask: Tensor | None,
-    kept: Kept | None = None,
+    keep: PairDropout | None = None,
 ) -> Tensor:
     """Eq. 10-12 by Algorithm 1.
 
@@ -55,12 +56,13 @@ def algorithm1(
         Values.
     s : Tensor, shape [H, B, N, d_h], or [H, B, N, 1] for all features alike
         sigma_s of the source2token scores.
-    masks : tuple of H HeadMask
+    geometries : GeometryByLength
+        Of the masks of the H heads.
     scale_t : {"log_sigmoid", "identity"}
     mask : Tensor of bool, shape [B, N], or None
         True for real tokens.
-    kept : Kept, optional
-        What dropout keeps of the numerator's factors; None is all.
+    keep : PairDropout, optional
+        Pairs that dropout keeps of the numerator; None is all.
 
     Returns
     -------
@@ -70,7 +72,7 @@ def algorithm1(
     """
     with torch.autocast(q.device.type, enabled=False):
         q_, k_, v_, s_ = (t.to(core_dtype(t.dtype)) for t in (q, k, v, s))
-        return _stabilised(q_, k_, v_, s_, masks, scale_t, mask, kept).to(q.dtype)
+        return _stabilised(q_, k_, v_, s_, geometries, scale_t, mask, keep).to(q.dtype)
 
 
 def _stabilised(
@@ -78,50 +80,43 @@ def _stabilised(
     k: Tensor,
     v: Tensor,
     s: Tensor,
-    masks: tuple[HeadMask, ...],
+    geometries: GeometryByLength,
     scale_t: str,
     mask: Tensor | None,
-    kept: Kept | None,
+    keep: PairDropout | None,
 ) -> Tensor:
     n, device = q.shape[2], q.device
-    groups, size = runs(masks)  # G groups of heads with one mask each: geometry is [G, N, N]
+    groups, size = runs(
+        geometries.masks
+    )  # G groups of heads with one mask each: geometry is [G, N, N]
     padding = None
     if mask is not None:
         padding = torch.zeros_like(mask, dtype=q.dtype).masked_fill(~mask, -math.inf)  # [B, N]
     p = _pair_weights(q, k, groups, size, scale_t, padding)  # [G, size, B, N, N]
     e = _source_weights(s, padding).to(q.dtype)  # [H, B, N, d_h]
-    numerator, denominator = _sums(p, e, v, size, kept)  # [H, B, N, d_h] each
+    numerator, denominator = _sums(p, e, v, size, keep)  # [H, B, N, d_h] each
     del p, e  # without gradients these go before the next ones come
 
     closed = ~has_key(groups, n, device, mask).repeat_interleave(size, 0)  # [H, B or 1, N]
     if mask is not None:
         closed = closed | ~mask  # [H, B, N]
     least = least_denominator(q.dtype, n)
-    if not host_can_decide(q):
-        lost = (denominator < least) & ~closed[..., None]  # [H, B, N, d_h]
-        return _quotient(numerator, denominator, closed).masked_fill(lost, math.nan)
     flagged = (denominator.detach().amin(-1) < least) & ~closed  # [H, B, N]
-    if not bool(flagged.any()):
-        return _quotient(numerator, denominator, closed)
     a = _quotient(numerator, denominator, closed | flagged)
-    where = flagged.flatten().nonzero().squeeze(1)  # [R]
-    geometry, values, pairs = of_masks(masks, n, device), v, None
-    if kept is not None:
-        values, pairs = kept.of_values(v), kept.pairs.flatten(0, 2).index_select(0, where)  # [R, N]
-    call = KernelCall(q, k, values, s, geometry, mask, scale_t)
-    again = underflow.recomputed(where, call, pairs)  # [R, d_h]
-    # index_copy sends no gradient to what it overwrites.
-    return a.flatten(0, 2).index_copy(0, where, again.to(a.dtype)).unflatten(0, a.shape[:3])
+    call = KernelCall(q, k, v, s, geometries.of(n, device), mask, scale_t, keep)
+    return core.exact(a, flagged, call)
 
 
-def _sums(p: Tensor, e: Tensor, v: Tensor, size: int, kept: Kept | None) -> tuple[Tensor, Tensor]:
+def _sums(
+    p: Tensor, e: Tensor, v: Tensor, size: int, keep: PairDropout | None
+) -> tuple[Tensor, Tensor]:
     """P (v*E) [H, B, N, d_h] and P E [H, B, N, d_h or 1]; dropout acts on the first alone."""
-    if kept is None:
+    if keep is None:
         both = _product(p, torch.cat([v * e, e], dim=-1), size)  # [H, B, N, 2*d_h or d_h+1]
         numerator, denominator = both.split([v.shape[-1], e.shape[-1]], dim=-1)
         return numerator, denominator
-    dropped = p * kept.pairs.unflatten(0, (-1, size))  # [G, size, B, N, N]
-    return _product(dropped, kept.of_values(v) * e, size), _product(p, e, size)
+    pairs = keep.pairs(v).unflatten(0, (-1, size))  # [G, size, B, N, N]
+    return _product(p * pairs, v * e, size), _product(p, e, size)
 
 
 def _product(p: Tensor, values: Tensor, size: int) -> Tensor:
@@ -191,12 +186,17 @@ def _source_weights(s: Tensor, padding: Tensor | None) -> Tensor:
 class Algorithm1Attention(TensorizedLayer):
     """Any of the layers by stabilised Algorithm 1."""
 
+    def __init__(self, d_in: int, d_out: int, **options: Any) -> None:
+        super().__init__(d_in, d_out, **options)
+        self._geometries = GeometryByLength(self.masks)
+
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, s: Tensor, mask: Tensor | None, rows: Tensor | None
     ) -> Tensor:
         """Eq. 10-12, see `TensorizedLayer.attend`."""
         refuse_rows(rows)
-        return algorithm1(q, k, v, s, self.masks, self.scale_t, mask, self.kept(v, None))
+        v, keep = self.dropped(v)
+        return algorithm1(q, k, v, s, self._geometries, self.scale_t, mask, keep)
 
 
 class Algorithm1MTSA(Algorithm1Attention, PaperLayer):

@@ -26,9 +26,9 @@ class PlainAttention(TensorizedLayer):
         bias = distance_bias(self.masks, n, r.device, r.dtype, rows)
         bias = None if bias is None else bias[:, None]
         p = tensor_weights(r, s, pairs, bias, self.scale_t)  # [H, B, R, N, d_h]
-        kept = self.kept(v, rows)
-        if kept is not None:  # the softmax, so its denominator, is left alone
-            p, v = p * kept.pairs[..., None], kept.of_values(v)
+        v, keep = self.dropped(v)
+        if keep is not None:  # the softmax, so its denominator, is left alone
+            p = p * keep.pairs(v, rows)[..., None]
         return (p * v[..., None, :, :]).sum(-2)  # eq. 12
 
     def forward(self, x: Tensor, mask: Tensor | None = None, rows: Tensor | None = None) -> Tensor:

@@ -142,7 +142,7 @@ def open_pairs(call: KernelCall) -> Tensor:
 
 def dense(call: KernelCall) -> Tensor:
     """Eq. 10-12 with the whole tensor of scores in the dtype of q, [H, B, N, d_v]."""
-    heads, batch, n, _ = call.v.shape
+    n = call.v.shape[2]
     r = call.q @ call.k.transpose(-1, -2)
     scores = logsigmoid(r) if call.scale_t == "log_sigmoid" else r
     apart = (torch.arange(n)[:, None] - torch.arange(n)).abs()
@@ -152,7 +152,7 @@ def dense(call: KernelCall) -> Tensor:
         scores = scores + call.s[:, :, None]
     weights = masked_softmax(scores, open_pairs(call)[..., None], dim=3)
     if call.dropout is not None:
-        weights = weights * call.dropout.pairs(heads, batch, n, r.device)[..., None]
+        weights = weights * call.dropout.pairs(call.v)[..., None]
     return (weights * call.v[:, :, None]).sum(3)
 
 

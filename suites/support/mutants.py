@@ -19,7 +19,7 @@ class MtsaPaddingIsAKey(Algorithm1MTSA):
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, s: Tensor, mask: Tensor | None, rows: Tensor | None
     ) -> Tensor:
-        return algorithm1(q, k, v, s, self.masks, self.scale_t, None)
+        return algorithm1(q, k, v, s, self._geometries, self.scale_t, None)
 
 
 class CnnEvenKernelShifted(ConvMultiCnn):

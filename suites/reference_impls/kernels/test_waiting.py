@@ -132,6 +132,11 @@ def test_the_layer_waits_for_nothing_and_launches_what_is_known(
     assert len(seen) <= (TRAINING if training else FORWARD), seen
 
 
+@pytest.mark.parametrize("training", [False, True])
+def test_algorithm1_waits_for_nothing(training: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "repair_kernel" in launched("mtsa.algorithm1", training, monkeypatch)
+
+
 @pytest.mark.parametrize("backend", ["triton", "tiled"])
 @pytest.mark.parametrize("training", [False, True])
 def test_flagged_queries_are_nothing_that_the_host_must_know(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,9 +11,7 @@ from torch import nn
 
 import reference_impls.mtsa.optimized as algorithm
 from reference_impls.kernels import tiled, underflow
-from reference_impls.kernels.dropout import PairDropout
 from reference_impls.mtsa import dropout
-from reference_impls.mtsa.dropout import Kept
 from reference_impls.mtsa.fused import FusedMTSA, FusedReleasedMTSA
 from reference_impls.mtsa.layer import TensorizedLayer
 from reference_impls.mtsa.optimized import Algorithm1MTSA, Algorithm1ReleasedMTSA
@@ -29,13 +26,6 @@ SHARE = 0.6
 """p_ad of most tests; attention_dropout is one less that."""
 
 
-def fixed(pairs: Sequence[int], values: Sequence[int], rate: float, device: torch.device) -> Kept:
-    """Stands in for `draw`: the same for the same shapes."""
-    generator = torch.Generator().manual_seed(7)
-    kept = [torch.rand(tuple(s), generator=generator) < SHARE**0.5 for s in (pairs, values)]
-    return Kept(kept[0], kept[1], SHARE)
-
-
 def made(factory: Any, **options: Any) -> nn.Module:
     """A float64 module in training mode, dropout on."""
     torch.manual_seed(0)
@@ -44,19 +34,6 @@ def made(factory: Any, **options: Any) -> nn.Module:
         options["backend"] = "tiled"
     module: nn.Module = factory(D_IN, D_OUT, **options)
     return module.double()
-
-
-def drop_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make all forms drop what the fused ones drop, told by the seed of torch's generator."""
-
-    def draw(pairs: Any, values: Any, rate: float, device: torch.device) -> Kept:
-        share = 1 - rate
-        kept = torch.empty(values, dtype=torch.bool).bernoulli_(math.sqrt(share))
-        keep = PairDropout.draw(math.sqrt(share))
-        heads, samples, length, _ = pairs
-        return Kept(keep.pairs(heads, samples, length, device), kept, share)
-
-    monkeypatch.setattr(dropout, "draw", draw)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +54,6 @@ def test_with_the_same_factors_all_forms_are_plain(
     plain: Any, fast: Any, options: dict[str, Any], again: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow, quick = (made(factory, **options) for factory in (plain, fast))
-    drop_alike(monkeypatch)
     if again:  # as if denominators had lost something: all of the tiles', of few keys elsewhere
         monkeypatch.setattr(tiled, "least_denominator", lambda dtype, length: math.inf)
         monkeypatch.setattr(algorithm, "least_denominator", lambda dtype, length: 1.5)
@@ -92,51 +68,42 @@ def test_with_the_same_factors_all_forms_are_plain(
     assert error(run(quick.eval(), whole, None)["output"], found[0]["output"]) > 0.05
 
 
-def test_mixed_masks_and_half_precision(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dropout, "draw", fixed)
+def test_mixed_masks_and_half_precision() -> None:
     masks = ["window:2", "distance:0.7", "diagonal", "none"]
     plain, fast = (made(factory, masks=masks) for factory in PAIRS[0])
     x, mask = batch((7, 4))
+    torch.manual_seed(5)
     wanted = run(plain, x, mask)
+    torch.manual_seed(5)
     assert_same(run(fast, x, mask), wanted, 1e-11)
+    torch.manual_seed(5)
     out = fast.bfloat16()(x.bfloat16(), mask)
     assert out.dtype == torch.bfloat16
     assert error(out, wanted["output"]) < 5e-2
 
 
-def test_plain_of_some_rows_drops_the_factors_of_those_rows(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(dropout, "draw", fixed)
+def test_plain_of_some_rows_drops_the_factors_of_those_rows() -> None:
     module = made(PlainMTSA)
     x, mask = batch((7, 4))
-    full, rows = module(x, mask), torch.tensor([5, 0, 3])
-
-    def restricted(pairs: Sequence[int], values: Sequence[int], *rest: Any) -> Kept:
-        assert tuple(pairs) == (HEADS, 2, 3, 7)
-        kept = fixed((HEADS, 2, 7, 7), values, *rest)
-        return Kept(kept.pairs[:, :, rows], kept.values, kept.share)
-
-    monkeypatch.setattr(dropout, "draw", restricted)
-    torch.testing.assert_close(module(x, mask, rows), full[:, rows], rtol=0, atol=1e-14)
+    rows, found = torch.tensor([5, 0, 3]), []
+    for some in (None, rows):
+        torch.manual_seed(5)
+        found.append(module(x, mask, some))
+    torch.testing.assert_close(found[1], found[0][:, rows], rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.19, 0.5])
 def test_each_factor_is_kept_with_the_root_of_the_share(rate: float) -> None:
     torch.manual_seed(1)
-    shape, cpu = (4, 5, 50, 50), torch.device("cpu")
-    kept = dropout.draw(shape, shape, rate, cpu)
-    assert kept.share == pytest.approx(1 - rate)
-    values, keep = dropout.draw_linear(torch.ones(shape, dtype=torch.float64), rate)
+    values, keep = dropout.draw(torch.ones(4, 5, 50, 50, dtype=torch.float64), rate)
     assert torch.equal(values.unique(), torch.tensor([0, 1 / (1 - rate)], dtype=torch.float64))
-    for pairs, factors in ((kept.pairs, kept.values), (keep.pairs(4, 5, 50, cpu), values > 0)):
-        root = math.sqrt(1 - rate)
-        for drawn, p in ((pairs, root), (factors, root), (pairs & factors, 1 - rate)):
-            assert drawn.dtype == torch.bool
-            # Five standard deviations of a mean of so many coins.
-            assert drawn.double().mean().item() == pytest.approx(
-                p, abs=5 * math.sqrt(p * (1 - p) / drawn.numel())
-            )
+    pairs, factors, root = keep.pairs(values), values > 0, math.sqrt(1 - rate)
+    for drawn, p in ((pairs, root), (factors, root), (pairs & factors, 1 - rate)):
+        assert drawn.dtype == torch.bool
+        # Five standard deviations of a mean of so many coins.
+        assert drawn.double().mean().item() == pytest.approx(
+            p, abs=5 * math.sqrt(p * (1 - p) / drawn.numel())
+        )
 
 
 @pytest.mark.parametrize("factory", FACTORIES)
@@ -146,8 +113,7 @@ def test_evaluation_and_rate_zero_draw_nothing(
     x, mask = batch((7, 4))
     dropping, without = made(factory), made(factory, attention_dropout=0.0)
     before = torch.get_rng_state()
-    for draws in ("draw", "draw_linear"):
-        monkeypatch.setattr(dropout, draws, None)
+    monkeypatch.setattr(dropout, "draw", None)
     wanted = run(without, x, mask)
     assert_same(run(dropping.eval(), x, mask), wanted, 0.0)
     assert torch.equal(torch.get_rng_state(), before)
