@@ -77,6 +77,19 @@ def test_what_was_declared_before_its_runs_stands_before_what_was_not() -> None:
     assert without.reason.startswith("exploratory")
 
 
+def test_what_was_trained_alike_stands_before_what_was_not() -> None:
+    def steps(each: int) -> dict[str, Any]:
+        epochs = [{"epoch": n, "seconds": 2.0, "steps": each} for n in (1, 2)]
+        return {"epochs": epochs, "recipe": {"batch": 1}, "examples": {"train": each}}
+
+    records = [design(6, "mtsa_released.fused"), design(6, "mtsa.fused")]
+    records += runs(B, spread(1), **steps(100)) + runs("mtsa.fused", spread(2, -0.05), **steps(100))
+    alike = runs("mtsa_released.fused", spread(3, 0.05), **steps(100))
+    assert verdict([*records, *alike]).verdict == "reproduced"
+    longer = runs("mtsa_released.fused", spread(3, 0.05), **steps(150))
+    assert verdict([*records, *longer]).verdict == "not reproduced"
+
+
 def test_the_sides_of_a_claim_may_be_turned() -> None:
     records = [design(6, "mtsa.fused"), *trained("mtsa.fused")]
     found = verdict(records, first="multi_head", second="mtsa")
