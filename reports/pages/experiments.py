@@ -76,7 +76,7 @@ def _row(conclusion: Conclusion) -> dict[str, Any]:
         "replicates": f"{' or '.join(map(str, counts))} {conclusion.comparisons[0].replicate}s",
         "difference": difference,
         "missing": alone.sought.short(alone.unit) if alone is not None and alone.sought else "",
-        "verdict": alone.verdict
+        "verdict": alone.said
         if alone is not None
         else conclusion.sentences[0].removeprefix(f"{conclusion.title}: "),
         "warnings": conclusion.warnings,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,10 @@ import pytest
 from harness.experiments.conclusion import Comparison, Conclusion, conclude, conclusions
 from harness.stats import power_of
 from reports.core.figure_data import data_of
+from reports.core.page import Output
 from reports.core.source import DeviceRecords, Source
 from reports.pages.comparison import figures, learning
+from reports.pages.experiments import Experiments
 from reports.pages.size.answers import difference_text
 from suites.support.comparisons import (
     HIGH,
@@ -24,6 +27,7 @@ from suites.support.comparisons import (
     family,
     judged,
     run,
+    runs,
 )
 from suites.support.report_records import LSTM, MINE
 
@@ -38,6 +42,19 @@ def pair(device: DeviceRecords) -> Comparison:
 def many(source: Source) -> Conclusion:
     other = next(d for d in source.devices if d.has("family"))
     return next(c for c in conclusions(other.records) if not c.is_pair)
+
+
+def test_the_list_of_experiments_counts_no_verdict_after_unequal_training(
+    tmp_path: Path, source: Source
+) -> None:
+    def trained(model: str, values: list[float], steps: int) -> list[dict[str, Any]]:
+        told: dict[str, Any] = {"recipe": {"batch": 1}, "examples": {"train": steps}}
+        return runs(model, values, **told)
+
+    for steps, said in ((10, "1 better."), (14, "1 better (not counted).")):
+        records = [design(), *trained(A, HIGH, steps), *trained(B, LOW, 10)]
+        alone = replace(source, devices=(replace(source.devices[0], records=tuple(records)),))
+        assert said in Experiments(alone, Output(tmp_path, "page")).about().html
 
 
 def test_a_line_for_every_seed(pair: Comparison) -> None:
