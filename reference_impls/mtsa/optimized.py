@@ -86,9 +86,8 @@ def _stabilised(
     keep: PairDropout | None,
 ) -> Tensor:
     n, device = q.shape[2], q.device
-    groups, size = runs(
-        geometries.masks
-    )  # G groups of heads with one mask each: geometry is [G, N, N]
+    # G groups of heads with one mask each: geometry is [G, N, N].
+    groups, size = runs(geometries.masks)
     padding = None
     if mask is not None:
         padding = torch.zeros_like(mask, dtype=q.dtype).masked_fill(~mask, -math.inf)  # [B, N]
