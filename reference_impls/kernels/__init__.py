@@ -21,20 +21,21 @@ def _may_not_look(a: object) -> bool:
     return False
 
 
-_REPAIRED: Mapping[str, Mapping[str, Any]] = {
+REPAIRED: Mapping[str, Mapping[str, Any]] = {
     "few repaired at a time": {"reference_impls.kernels.underflow:CHUNK_BYTES": 2**16},
     "repaired by the operator": {"reference_impls.kernels.core:host_can_decide": _may_not_look},
 }
+"""Ways of `core.exact` that a small problem does not take by itself."""
 _CUT = {
     "reference_impls.kernels.tiled.cutting:SHORT": 16,
     "reference_impls.kernels.tiled.cutting:LEAST_QUERIES": 16,
     "reference_impls.kernels.tiled.cutting:SCORE_BYTES": {"cpu": 2**12, "cuda": 2**12},
 }
 _FORCED = {
-    "tiled": {**_REPAIRED, "small pieces": _CUT},
-    "native": {"few repaired at a time": _REPAIRED["few repaired at a time"]},
+    "tiled": {**REPAIRED, "small pieces": _CUT},
+    "native": {"few repaired at a time": REPAIRED["few repaired at a time"]},
     "triton": {},  # it decides nothing
-    "flex": _REPAIRED,
+    "flex": REPAIRED,
 }
 
 

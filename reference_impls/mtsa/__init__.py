@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from reference_impls.golden_rows import Adapted, Arrays, Config, float64
+from reference_impls.kernels import REPAIRED
 from reference_impls.kernels import implementations as on_kernels
 from reference_impls.mechanism import Mechanism, Size, of_package
 from reference_impls.mtsa import held
@@ -115,7 +116,6 @@ def attentions(
     **classes: str,
 ) -> dict[str, Any]:
     """`of_package` of any form of the layer, by its three classes: plain, algorithm1 and fused."""
-    few = {"few repaired at a time": {"reference_impls.kernels.underflow:CHUNK_BYTES": 2**16}}
     fused = f"{folder}.{classes['fused']}"
     return of_package(
         folder,
@@ -128,7 +128,7 @@ def attentions(
         algorithm1=(
             classes["algorithm1"],
             "Algorithm 1, stabilised: matrix products only",
-            {"transient_bytes": algorithm1_bytes, "forced": few},
+            {"transient_bytes": algorithm1_bytes, "forced": REPAIRED},
         ),
     )
 
