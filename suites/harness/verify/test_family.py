@@ -54,8 +54,12 @@ def test_what_only_looks_suspicious_passes(module: str, dtype: str) -> None:
 @pytest.mark.parametrize("check", CHECKS)
 def test_without_a_check_somebody_passes(check: str) -> None:
     """No check is there that others could stand in for."""
-    of_it = [one for one in VERIFIED if one.check == check]
-    assert any(judged(one, check)["verdict"] == "ok" for one in of_it)
+    rows = []
+    for one in (one for one in VERIFIED if one.check == check):
+        rows.append(judged(one, check))
+        if rows[-1]["verdict"] == "ok":
+            break
+    assert rows[-1]["verdict"] == "ok", rows
 
 
 def test_the_table_of_the_page_is_the_generated_one() -> None:
