@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import lzma
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
+from statistics import median_high, median_low
 from typing import Annotated, Any
 
 import typer
@@ -66,6 +67,7 @@ def pack(folder: Path, place: Path) -> Path:
         of_session.setdefault(record["session"], []).append(record)
     if not of_session:
         raise UsageError(f"{folder} holds no record that a page or a claim reads")
+    _clip(r for some in of_session.values() for r in some if r["kind"] == "calibration")
     said = predictions.pack(folder, place, (r for some in of_session.values() for r in some))
     lines: list[Mapping[str, Any]] = []
     for session, first in found.sessions.items():
@@ -85,30 +87,38 @@ def _short(record: Mapping[str, Any], said: frozenset[str]) -> dict[str, Any]:
         k: [_rounded(v) for v in record[k]] for k in SAMPLES if isinstance(record.get(k), list)
     }
     kept = {**record, **short}
-    if record["kind"] == "calibration" and "arms" in record:
-        kept["arms"] = {
-            problem: {
-                name: {k: _ascending(v) for k, v in arm.items()} for name, arm in arms.items()
-            }
-            for problem, arms in record["arms"].items()
-        }
     if (record.get("predictions") or {}).get("file") not in said:
         kept.pop("predictions", None)
     return kept
 
 
-def _ascending(side: Any) -> Any:
-    """Wall times of an arm in ascending order, as the steps from each to the next: they pack small.
+def _clip(calibrations: Iterable[Mapping[str, Any]]) -> None:
+    """Put wall times of each arm in ascending order, as the steps from each to the next.
 
-    Only medians are read of them; `suites.programs.calibration.score.samples` adds them up again.
+    They pack small. Only medians are read of them, of the block and of all its comparison's blocks
+    together: what lies beyond both is moved to the nearer of them, by which neither changes.
     """
-    if not isinstance(side, Mapping) or "us" not in side:
-        return side
-    samples, waited = side["us"], side["waited_us"]
-    order = sorted(range(len(samples)), key=lambda i: samples[i] + waited.get(str(i), 0.0))
-    moved = {str(to): waited[str(i)] for to, i in enumerate(order) if str(i) in waited}
-    steps = [round(b - a, 6) for a, b in pairwise([0, *(samples[i] for i in order)])]
-    return {**{k: v for k, v in side.items() if k != "us"}, "steps_us": steps, "waited_us": moved}
+    sides = [
+        ((record["condition"], record["repeat"], problem, arm, side), of)
+        for record in calibrations
+        for problem, arms in record.get("arms", {}).items()
+        for arm, both in arms.items()
+        for side, of in both.items()
+        if isinstance(of, dict) and "us" in of
+    ]
+    pooled: dict[tuple[Any, ...], list[float]] = {}
+    for at, of in sides:
+        of["wall"] = sorted(us + of["waited_us"].get(str(i), 0.0) for i, us in enumerate(of["us"]))
+        pooled.setdefault(at, []).extend(of["wall"])
+    middles = {at: (median_low(wall), median_high(wall)) for at, wall in pooled.items()}
+    for at, of in sides:
+        wall = of.pop("wall")
+        low = min(median_low(wall), middles[at][0])
+        high = max(median_high(wall), middles[at][1])
+        kept = [0.0, *(min(max(us, low), high) for us in wall)]
+        of["steps_us"] = [round(b - a, 6) for a, b in pairwise(kept)]
+        of["ran_us"] = _rounded(float(sum(of.pop("us"))))
+        of["waited_us"] = _rounded(float(sum(of["waited_us"].values())))
 
 
 def _rounded(value: Any) -> Any:

@@ -78,19 +78,27 @@ def test_only_what_is_read_is_published(tmp_path: Path) -> None:
     assert read.records[0]["median"] == 0.123456
 
 
-def test_samples_of_a_calibration_are_published_as_ascending_steps(tmp_path: Path) -> None:
-    base = {"inner": 2, "us": [3.0, 1.0, 2.0], "waited_us": {"1": 5.0}}
-    arms = {"product-80": {"same": {"ratio": 1.1, "mine": base, "base": {**base, "us": [3, 4, 5]}}}}
+def test_of_a_calibration_the_samples_between_medians_are_published(tmp_path: Path) -> None:
+    def arms(*us: float, **waited: float) -> dict[str, Any]:
+        base = {"inner": 2, "us": list(us), "waited_us": waited}
+        return {"product-80": {"same": {"ratio": 1.1, "base": base}}}
+
+    first = arms(9.0, 1.0, 2.0, 3.0, 7.0, **{"1": 5.0})  # walls 2, 3, 6, 7, 9
+    second = arms(4.0, 4.5, 40.0)  # the median of all is 5.25, between 4.5 and 6
     with journal.Writer(tmp_path, {"plan": 1}) as writer:
-        writer.append({"kind": "calibration", "key": "a", "status": "ok", "arms": arms})
+        common = {"kind": "calibration", "status": "ok", "condition": "idle", "repeat": 0}
+        for key, of in (("a", first), ("b", second)):
+            writer.append({**common, "key": key, "block": key, "arms": of})
     pack(tmp_path, tmp_path / "published")
-    same = journal.read(tmp_path / "published").records[0]["arms"]["product-80"]["same"]
-    assert same["ratio"] == 1.1
-    assert same["mine"] == {"inner": 2, "steps_us": [2.0, 1.0, -2.0], "waited_us": {"2": 5.0}}
-    assert same["base"] == {"inner": 2, "steps_us": [3, 2, -1], "waited_us": {"2": 5.0}}
+    read = journal.read(tmp_path / "published").records
+    sides = [one["arms"]["product-80"]["same"]["base"] for one in read]
+    assert sides == [
+        {"inner": 2, "steps_us": [4.5, 0, 1.5, 0, 0], "ran_us": 22, "waited_us": 5},
+        {"inner": 2, "steps_us": [4.5, 0, 1.5], "ran_us": 48.5, "waited_us": 0},
+    ]
     # What is published already stays what it is.
     pack(tmp_path / "published", tmp_path / "again")
-    assert journal.read(tmp_path / "again").records[0]["arms"]["product-80"]["same"] == same
+    assert journal.read(tmp_path / "again").records == read
 
 
 def _flipped(line: bytes) -> list[bytes]:

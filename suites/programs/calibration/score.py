@@ -96,17 +96,18 @@ def told_apart(blocks: Blocks, arm: str, floor: float) -> bool:
     return says == "slower" or (says == "faster" and arm == "same")
 
 
-def samples(side: Mapping[str, Any]) -> Sequence[float]:
-    """Those of an arm; of a published one the steps from each to the next are kept."""
-    if "us" in side:
-        found: Sequence[float] = side["us"]
-        return found
-    return [round(us, 6) for us in accumulate(side["steps_us"])]
-
-
 def wall(side: Mapping[str, Any]) -> list[float]:
-    """Samples as a wall clock has them."""
-    return [us + side["waited_us"].get(str(i), 0.0) for i, us in enumerate(samples(side))]
+    """Samples of an arm as a wall clock has them; published are the steps from each to the next."""
+    if "steps_us" in side:
+        return [round(us, 6) for us in accumulate(side["steps_us"])]
+    return [us + side["waited_us"].get(str(i), 0.0) for i, us in enumerate(side["us"])]
+
+
+def in_all(side: Mapping[str, Any]) -> tuple[float, float]:
+    """Microseconds that an arm ran, and that it waited for a core."""
+    if "steps_us" in side:
+        return side["ran_us"] * side["inner"], side["waited_us"] * side["inner"]
+    return sum(side["us"]) * side["inner"], sum(side["waited_us"].values()) * side["inner"]
 
 
 def compare_fails(base: Sequence[float], other: Sequence[float]) -> bool:
@@ -177,8 +178,7 @@ def _noise(condition: str, floors: list[float], records: list[Mapping[str, Any]]
         for arm in by.values()
         for side in ("mine", "base")
     ]
-    waited = sum(sum(side["waited_us"].values()) * side["inner"] for side in sides)
-    ran = sum(sum(samples(side)) * side["inner"] for side in sides)
+    ran, waited = (sum(in_all(side)[i] for side in sides) for i in (0, 1))
     loads = [r[when]["load"][0] for r in records for when in ("before", "after") if r[when]["load"]]
     return Noise(
         condition,
