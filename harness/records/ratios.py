@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -224,10 +224,10 @@ def ratios_by_block(case: pd.DataFrame, other: pd.DataFrame) -> dict[int, float]
     if not (len(case) and len(other)):
         return {}
     found = _beside(case, other, "interpreter", "seconds") | _beside(case, other, "beside", "ratio")
-    in_turn = case[case["beside"] == other["case"].iloc[0]]
     own: dict[int, float] = {}
-    for block, ratio in zip(in_turn["block"].tolist(), in_turn["ratio"].tolist(), strict=True):
-        if not math.isnan(ratio):
+    beside = other["case"].iloc[0]
+    for block, at, ratio in _rows(case, "block", "beside", "ratio"):
+        if at == beside and not math.isnan(ratio):
             own.setdefault(block, ratio)
     return {int(block): float(ratio) for block, ratio in sorted((found | own).items())}
 
@@ -239,13 +239,19 @@ def _beside(case: pd.DataFrame, other: pd.DataFrame, key: str, value: str) -> di
     """
 
     def known(frame: pd.DataFrame) -> dict[tuple[Any, ...], float]:
-        # Backwards: of several the first one counts.
-        some = frame[frame[key].notna() & frame[value].notna()].iloc[::-1]
-        where = zip(*(some[name].tolist() for name in ("block", "session", key)), strict=True)
-        return dict(zip(where, some[value].tolist(), strict=True))
+        first: dict[tuple[Any, ...], float] = {}
+        for *where, size in _rows(frame, "block", "session", key, value):
+            if not (pd.isna(where[-1]) or math.isnan(size)):
+                first.setdefault(tuple(where), size)
+        return first
 
     others = known(other)
     return {at[0]: size / others[at] for at, size in known(case).items() if at in others}
+
+
+def _rows(frame: pd.DataFrame, *names: str) -> Iterator[tuple[Any, ...]]:
+    """These columns row by row: a frame of few rows is sooner read than filtered."""
+    return zip(*(frame[name].tolist() for name in names), strict=True)
 
 
 def block_ratios(case: pd.DataFrame, other: pd.DataFrame) -> list[float]:
