@@ -7,6 +7,7 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from harness.experiments.design import Run
@@ -66,20 +67,31 @@ def batch_seconds(run: Mapping[str, Any]) -> float:
     return float(EVALUATION_BATCH * seconds / examples)
 
 
-def steps_of(run: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Steps of the optimiser in all epochs of a run, and the examples in them.
+def epoch_steps(run: Mapping[str, Any]) -> list[int] | None:
+    """Steps of the optimiser in each epoch of a run; None where the record does not tell.
 
-    A policy's own stage is no epoch of the data, and has as many steps as the recipe says. None
-    where the record does not tell.
+    A policy's own stage is no epoch of the data, and has as many steps as the recipe says.
     """
     recipe, count = run.get("recipe") or {}, (run.get("examples") or {}).get("train")
     if not count or not recipe.get("batch"):
         return None
     each = math.ceil(count / recipe["batch"])  # older records have no steps
-    of_data = [e for e in run["epochs"] if e.get("stage") != POLICY_STAGE]
-    policy = (len(run["epochs"]) - len(of_data)) * recipe.get("policy_steps", 0)
-    steps = sum(int(e.get("steps", each)) for e in of_data)
-    return steps + policy, len(of_data) * count + policy * recipe["batch"]
+    own = recipe.get("policy_steps", 0)
+    return [
+        own if e.get("stage") == POLICY_STAGE else int(e.get("steps", each)) for e in run["epochs"]
+    ]
+
+
+def steps_of(run: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Steps of the optimiser in all epochs of a run, and the examples in them; None: not told."""
+    steps = epoch_steps(run)
+    if steps is None:
+        return None
+    policy = [
+        s for s, e in zip(steps, run["epochs"], strict=True) if e.get("stage") == POLICY_STAGE
+    ]
+    of_data = (len(steps) - len(policy)) * run["examples"]["train"]
+    return sum(steps), of_data + sum(policy) * run["recipe"]["batch"]
 
 
 def at_ceiling(run: Mapping[str, Any]) -> bool:
@@ -114,13 +126,29 @@ def still_gains(run: Mapping[str, Any], higher_is_better: bool) -> float:
     """
     if not at_ceiling(run):
         return 0.0
-    split = "test" if run["recipe"].get("choose") == "best-on-test" else "dev"
-    metric = next(iter(run["test"]))
-    told = [float((e.get(split) or {}).get(metric, math.nan)) for e in run["epochs"]]
     sign = 1 if higher_is_better else -1
+    told = [sign * value for value in _chosen_by(run, next(iter(run["test"])))]
     before = told[: max(1, len(told) - at_the_end(run))]
-    best, earlier = (max(sign * value for value in some) for some in (told, before))
-    return best - earlier
+    return max(told) - max(before)
+
+
+def best_within(run: Mapping[str, Any], metric: str, higher_is_better: bool, steps: int) -> float:
+    """The best that an epoch of a run's first so many steps had, of what epochs are chosen by.
+
+    nan where its first epoch is over later, or where its record does not tell.
+    """
+    ends = accumulate(epoch_steps(run) or ())
+    told = [
+        value for value, end in zip(_chosen_by(run, metric), ends, strict=False) if end <= steps
+    ]
+    known = [value for value in told if not math.isnan(value)]
+    return (max if higher_is_better else min)(known, default=math.nan)
+
+
+def _chosen_by(run: Mapping[str, Any], metric: str) -> list[float]:
+    """By epoch the metric of the split by which epochs are chosen; nan where it is not told."""
+    split = "test" if run["recipe"].get("choose") == "best-on-test" else "dev"
+    return [float((e.get(split) or {}).get(metric, math.nan)) for e in run["epochs"]]
 
 
 def run_seconds(run: Mapping[str, Any]) -> float | None:

@@ -5,10 +5,16 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import takewhile
+from dataclasses import dataclass, replace
 
-from harness.experiments.costs import at_ceiling, at_the_end, hours_of, steps_of, still_gains
+from harness.experiments.costs import (
+    at_ceiling,
+    at_the_end,
+    best_within,
+    hours_of,
+    steps_of,
+    still_gains,
+)
 from harness.experiments.preregistration import Order, looked
 from harness.experiments.replicates import (
     Pair,
@@ -17,13 +23,14 @@ from harness.experiments.replicates import (
     by_test,
     is_ok,
     is_paired,
+    judged_by,
     sides_of,
     unit_of,
 )
 from harness.stats import ratio_text
 from harness.train.data.corpora import is_known, made_examples
 from harness.train.recipe import HOW_FOUND
-from harness.train.task import family_of, gathered
+from harness.train.task import family_of
 
 UNEQUAL = 1.01
 """Parameter counts further apart than this are unequal."""
@@ -203,18 +210,43 @@ def training_flaws(
     runs = [[run for run in side if is_ok(run)] for side in sides]
     if not all(runs):
         return []
-    flaws = []
-    steps = [[found[0] for r in some if (found := steps_of(r)) is not None] for some in runs]
-    if all(steps):
-        first, second = (statistics.median(some) for some in steps)
-        ratio = max(first, second) / max(1, min(first, second))
-        if ratio > UNEQUAL_STEPS:
-            counts = f"{first:,.0f} and {second:,.0f} steps"
-            of = f"{counts} of {models[0]} and {models[1]}, {ratio_text(ratio)} (medians)"
-            flaws.append(Flaw(counts, f"unequal training: {of}"))
+    flaws = []  # the one of steps is the first
+    if steps := _unequal_steps(runs):
+        counts = f"{steps[0]:,.0f} and {steps[1]:,.0f} steps"
+        ratio = ratio_text(max(steps) / max(1, min(steps)))
+        of = f"{counts} of {models[0]} and {models[1]}, {ratio} (medians)"
+        flaws.append(Flaw(counts, f"unequal training: {of}"))
     for model, some in zip(models, runs, strict=True):
         flaws += _unfinished(model, some, metric, higher_is_better, margin)
     return flaws
+
+
+def _unequal_steps(sides: Sequence[Sequence[Record]]) -> tuple[float, float] | None:
+    """The medians of both models' steps, where one was trained more; of finished runs."""
+    steps = [[found[0] for r in side if (found := steps_of(r)) is not None] for side in sides]
+    if not all(steps):
+        return None
+    first, second = (statistics.median(some) for some in steps)
+    unequal = max(first, second) > UNEQUAL_STEPS * max(1, min(first, second))
+    return (first, second) if unequal else None
+
+
+def _at_equal_steps(design: Record, pairs: Sequence[Pair]) -> str:
+    """What the first steps of both show, as many as the model had that was trained for fewer."""
+    steps = _unequal_steps([[run for run in side if is_ok(run)] for side in sides_of(pairs)])
+    if steps is None:
+        return ""
+    metric, higher, least = design["metric"], design["higher_is_better"], int(min(steps))
+    found = judged_by(design, [*pairs], lambda run: best_within(run, metric, higher, least))
+    if found.difference is None:
+        return ""
+    (first, second), unit = design["models"], unit_of(metric)
+    split = "the test set" if by_test(design) else "dev"
+    size = f"{unit.interval(found.difference)}{unit.of_differences}"
+    return (
+        f"; of the epochs within {least:,} steps the best on {split} give {size} for {first} less "
+        f"{second}"
+    )
 
 
 def _unfinished(
@@ -245,6 +277,8 @@ def flaws_of(design: Record, pairs: Sequence[Pair]) -> list[Flaw]:
     """`training_flaws` of a design's runs, and the warnings that its file lets void the verdict."""
     metric, higher = design["metric"], design["higher_is_better"]
     found = training_flaws(design["models"], sides_of(pairs), metric, higher, design.get("margin"))
+    if told := _at_equal_steps(design, pairs):
+        found[0] = replace(found[0], said=found[0].said + told)
     for name in (design.get("plan") or {}).get("void", ()):
         if name in VOIDS:
             found += [Flaw(name, said) for said in VOIDS[name](design, pairs)]
@@ -343,50 +377,3 @@ def selecting_everything(
         for model, share in shares
         if share is not None and share >= EVERYTHING
     ]
-
-
-def told_once(judged: Sequence[tuple[str, str, Sequence[str]]]) -> list[str]:
-    """Warnings of all comparisons: once for a task where all of its comparisons have them.
-
-    Parameters
-    ----------
-    judged : sequence of (model, task, warnings)
-        A comparison each.
-    """
-    sizes = Counter(task for _, task, _ in judged)
-    places: dict[str, dict[str, list[str]]] = {}
-    for model, task, warnings in judged:
-        for warning in warnings:
-            places.setdefault(warning, {}).setdefault(task, []).append(model)
-    out: list[str] = []
-    alone: dict[tuple[str, str], list[tuple[str, str]]] = {}
-    for warning, of_task in places.items():
-        whole = [task for task, some in of_task.items() if len(some) == sizes[task]]
-        if len(whole) == len(sizes):
-            out.append(warning)
-            continue
-        if whole:
-            out.append(f"{', '.join(gathered(whole))}: {warning}")
-        head, _, body = warning.partition(": ")
-        for task, some in of_task.items():
-            if task not in whole:
-                alone.setdefault((task, head), []).extend((model, body) for model in some)
-    for (task, head), found in alone.items():
-        bodies = dict.fromkeys(body for _, body in found)
-        if len(bodies) == 1:  # of one, or the same of several
-            names = ", ".join(name for name, _ in found)
-            body = next(iter(bodies))
-            out.append(f"{names} on {task}: {head}{': ' if body else ''}{body}")
-        else:
-            out.append(f"{task}: {head}: {_joined(list(bodies))}")
-    return out
-
-
-def _joined(bodies: Sequence[str]) -> str:
-    """Texts behind each other, what all of them end with said once."""
-    backwards = zip(*(reversed(body) for body in bodies), strict=False)
-    alike = takewhile(lambda letters: len(set(letters)) == 1, backwards)
-    ending = "".join(letters[0] for letters in alike)[::-1]
-    cuts = [i for i in (ending.find(", "), ending.find("; ")) if i >= 0]
-    shared = ending[min(cuts) :] if cuts else ""
-    return "; ".join(body.removesuffix(shared) for body in bodies) + shared

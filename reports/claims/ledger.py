@@ -15,6 +15,7 @@ from reports.claims.device import DeviceFrames
 from reports.claims.printed import Asked, Tables, load_all, published
 from reports.claims.record import SORTS, Claim, Sort, load_claims
 from reports.claims.verdict import (
+    ANSWERS,
     NOT_MEASURED,
     RATIOS,
     Answer,
@@ -229,11 +230,18 @@ class LedgerScore:
 
     @property
     def lines(self) -> list[str]:
-        """``cost: 7 reproduced, 12 not reproduced, less favourable, ...``; a line for each sort."""
-        return [
-            f"{sort}: {', '.join(f'{count} {said}' for said, count in counts.items())}"
-            for sort, counts in self.counts.items()
-        ]
+        """``cost: 7 reproduced, 12 not reproduced (less favourable), ...``; one for each sort."""
+        return [f"{sort}: {_in_words(counts)}" for sort, counts in self.counts.items()]
+
+
+def _in_words(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {said}" for said, count in counts.items())
+
+
+def _place(said: str) -> tuple[int, str]:
+    """Where a verdict stands in a score: in the order of the answers, and those not testable."""
+    answer = said.partition(" (")[0]
+    return [*ANSWERS, answer].index(answer), said
 
 
 def score(verdicts: Sequence[Verdict], device: str = "") -> LedgerScore:
@@ -249,7 +257,9 @@ def score(verdicts: Sequence[Verdict], device: str = "") -> LedgerScore:
     """
     mine = [v for v in verdicts if v.device in ("", device)]
     counts = {
-        sort: Counter(sorted(v.said for v in mine if v.claim.sort == sort and v.claim.counted))
+        sort: Counter(
+            sorted((v.said for v in mine if v.claim.sort == sort and v.claim.counted), key=_place)
+        )
         for sort in SORTS
     }
     failed = tuple(v.id for v in mine if v.failed_exactly)
@@ -259,7 +269,7 @@ def score(verdicts: Sequence[Verdict], device: str = "") -> LedgerScore:
 def score_lines(verdicts: Sequence[Verdict], titles: Mapping[str, str]) -> list[str]:
     """The score in words, of every device; it is named where there are several.
 
-    A device that has measured nothing of a sort is silent where another one has.
+    What a device has not measured is counted where none has.
     """
     if len(titles) < 2:
         return score(verdicts, next(iter(titles), "")).lines
@@ -268,23 +278,22 @@ def score_lines(verdicts: Sequence[Verdict], titles: Mapping[str, str]) -> list[
         # Mathematics is alike on all of them, by whichever tried it; else each tells what it found.
         others = [v for v in verdicts if v.claim.sort != "exact"]
         verdicts = [*others, *(replace(v, device="") for v in exact)]
-    scores = {title: score(verdicts, key) for key, title in titles.items()}
-    measured = {
-        sort
-        for one in scores.values()
-        for sort, counts in one.counts.items()
-        if not counts.keys() <= {NOT_MEASURED}
-    }
-    by_line: dict[str, list[str]] = {}
-    for title, one in scores.items():
-        for (sort, counts), line in zip(one.counts.items(), one.lines, strict=True):
-            if sort not in measured or not counts.keys() <= {NOT_MEASURED}:
-                by_line.setdefault(line, []).append(title)
-    # What needs no records is alike on all of them, and said once.
-    return [
-        line if len(some) == len(titles) else f"{', '.join(some)}: {line}"
-        for line, some in by_line.items()
-    ]
+    scores = {title: score(verdicts, key).counts for key, title in titles.items()}
+    lines = []
+    for sort in SORTS:
+        by_title = {title: counts[sort] for title, counts in scores.items() if sort in counts}
+        first = next(iter(by_title.values()), {})
+        # What needs no records is alike on all of them, and said once.
+        if len(by_title) == len(titles) and all(one == first for one in by_title.values()):
+            lines.append(f"{sort}: {_in_words(first)}")
+            continue
+        for title, counts in by_title.items():
+            if told := {said: n for said, n in counts.items() if said != NOT_MEASURED}:
+                lines.append(f"{sort}, on {title}: {_in_words(told)}")
+        counted = [v for v in verdicts if v.claim.sort == sort and v.claim.counted]
+        if nowhere := {v.id for v in counted} - {v.id for v in counted if v.said != NOT_MEASURED}:
+            lines.append(f"{sort}, on none of these: {len(nowhere)} {NOT_MEASURED}")
+    return lines
 
 
 def shown(verdicts: Sequence[Verdict]) -> list[Verdict]:

@@ -12,7 +12,7 @@ import pytest
 from harness.cli import compare
 from harness.cli import run as cli
 from harness.experiments.conclusion import Comparison, conclusions
-from harness.experiments.costs import at_the_end, still_gains
+from harness.experiments.costs import at_the_end, best_within, still_gains
 from harness.experiments.design import Surroundings, make_design
 from harness.experiments.model import parse_model
 from harness.experiments.tables import statistics_rows
@@ -211,6 +211,27 @@ def test_more_steps_of_one_model_keep_a_verdict_from_being_counted() -> None:
     assert warned(f"unequal training: 14 and 10 steps of {A} and {B}, 1.40x (medians)", found)
     told = f"{A} is better than {B} on trec (not counted: 14 and 10 steps): test accuracy"
     assert found.sentence.startswith(told)
+
+
+def test_what_equally_many_steps_show_is_told_beside_it() -> None:
+    late, early = [0.5, 0.6, 0.6, 0.66, 0.62, 0.9, 0.8], PATIENT
+    for first, second, difference in ((late, early, "-4.00"), (early, late, "+4.00")):
+        found = of_training(first, second)
+        assert warned(
+            f"{A} and {B}, 1.40x (medians); of the epochs within 10 steps the best on", found
+        )
+        assert warned(
+            f"on dev give {difference} [{difference}, {difference}] points for {A} less", found
+        )
+    assert not warned("of the epochs within", of_training(late[:6], early))
+    # What epochs are chosen by, in its own direction; of an epoch that was over later nothing.
+    run = trained(A, HIGH, late, choose="best-on-test")[0]
+    for epoch in run["epochs"]:
+        epoch["test"] = {"mse": epoch["epoch"] / 8}
+    assert best_within(run, "mse", False, 9) == 1 / 8
+    assert best_within(run, "mse", True, 9) == 4 / 8
+    assert math.isnan(best_within(run, "mse", True, 1))
+    assert math.isnan(best_within(run, "pearson", True, 9))
 
 
 def test_training_that_was_cut_off_keeps_a_verdict_from_being_counted() -> None:

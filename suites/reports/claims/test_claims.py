@@ -231,7 +231,7 @@ def test_the_score_counts_every_claim_once_and_sums_no_kinds() -> None:
     found = score(verdicts, "d")
     assert found.lines == [
         "audit: 1 reproduced",
-        "exact: 1 not reproduced, 1 reproduced",
+        "exact: 1 reproduced, 1 not reproduced",
         "cost: 1 reproduced",
         "accuracy: 1 not measured yet",
         "not testable: 1 data",

@@ -61,7 +61,7 @@ def test_claims_are_printed_with_their_score(
     assert code == 0
     assert "reproduced        Algorithm 1 gives the output of eq. 13." in out
     line = next(line for line in out.splitlines() if line.startswith("exact: "))
-    assert line == f"exact: {EXACT - 2} not measured yet, 2 reproduced"
+    assert line == f"exact: 2 reproduced, {EXACT - 2} not measured yet"
     by_id = {c["id"]: c for c in told_json["claims"]}
     assert len(by_id) == TOTAL
     assert by_id["mtsa-1-output"]["verdict"] == "reproduced"
@@ -121,8 +121,8 @@ def test_an_exact_claim_that_fails_is_exit_code_1_and_each_device_has_a_score(
     assert told_json["failed"] == ["mtsa-1-output", "mtsa-1-gradients"]
     assert "mtsa-1-output fails" in out
     assert len(told_json["score"]) == 2
-    lines = [line for line in out.splitlines() if ": exact: " in line]
-    assert sorted(line.split()[0] for line in lines) == ["Fast", "Slow"]
+    lines = [line for line in out.splitlines() if line.startswith("exact, on ")]
+    assert sorted(line.split()[2] for line in lines) == ["Fast", "Slow", "none"]
     assert sum(line.startswith("audit: ") for line in out.splitlines()) == 1  # needs no records
 
 
@@ -156,8 +156,10 @@ def test_exact_claims_need_no_device_and_one_that_measured_nothing_of_a_sort_is_
     _, out, told_json = told(tmp_path, capsys)
     lines = out.splitlines()
     exactly = [line for line in lines if "exact: " in line]
-    assert exactly == [f"exact: {EXACT - count} not measured yet, {count} reproduced"]
-    assert {line.split()[0] for line in lines if ": cost: " in line} == costs
+    assert exactly == [f"exact: {count} reproduced, {EXACT - count} not measured yet"]
+    # What none of them has measured is counted once.
+    assert {line.split()[2] for line in lines if line.startswith("cost, on ")} == {*costs, "none"}
+    assert sum("on none of these" in line for line in lines) == 2  # cost and accuracy
     each = sorted(s["exact"]["not measured yet"] for s in told_json["score"].values())
     assert each == sorted([EXACT - 2, EXACT + 2 - count])
 
