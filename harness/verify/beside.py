@@ -16,6 +16,7 @@ import torch
 from torch._inductor.cpp_builder import get_cpp_compiler
 
 from harness.build import graph_of, warm_for_capture
+from harness.json_file import plain
 from harness.verify.batches import Batch
 from harness.verify.budget import error
 from harness.verify.check import Options, check_drawn, chosen
@@ -240,16 +241,11 @@ def stress(
                     "scale": scale,
                     "ok": all(f.ok for f in values),
                     # At a kink wherever it is drawn there are no values.
-                    "error": _number(values[0].error) if values else None,
-                    "budget": _number(values[0].budget) if values else None,
+                    "error": values[0].error if values else None,
+                    "budget": values[0].budget if values else None,
                     "gradient_ok": all(f.ok for f in gradients),
-                    "gradient_error": _number(worst.error),
-                    "gradient_budget": _number(worst.budget),
+                    "gradient_error": worst.error,
+                    "gradient_budget": worst.budget,
                 }
             )
-    return {"points": points}
-
-
-def _number(value: float) -> float | None:
-    """A finite number, or null: JSON has neither infinity nor not-a-number."""
-    return float(value) if math.isfinite(value) else None
+    return {"points": plain(points)}

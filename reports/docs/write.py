@@ -63,9 +63,13 @@ def values_of(
         ],
         "audits": [v for v in claims.verdicts if v.claim.kind == "audit"],
         # Written by the programs that judge them, of their own records beside.
+        "goals": [
+            path.read_text("utf-8").rstrip()
+            for path in sorted((published / "cpu").glob("goals*.md"))
+        ],
         **{
             name.replace("-", "_"): (published / "cpu" / f"{name}.md").read_text("utf-8").rstrip()
-            for name in ("goals", "calibration", "calibration-statistics")
+            for name in ("calibration", "calibration-statistics")
         },
     }
 
