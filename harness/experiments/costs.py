@@ -147,7 +147,8 @@ def best_within(run: Mapping[str, Any], metric: str, higher_is_better: bool, ste
 
 def _chosen_by(run: Mapping[str, Any], metric: str) -> list[float]:
     """By epoch the metric of the split by which epochs are chosen; nan where it is not told."""
-    split = "test" if run["recipe"].get("choose") == "best-on-test" else "dev"
+    choose = (run.get("recipe") or {}).get("choose")
+    split = "test" if choose == "best-on-test" else "dev"
     return [float((e.get(split) or {}).get(metric, math.nan)) for e in run["epochs"]]
 
 

@@ -183,8 +183,9 @@ OPTIONAL: Mapping[str, Mapping[str, Shape]] = {
         "task_seconds": Number(0), "test_seconds": Number(0), "test_tokens": Number(0),
         "epochs": Listed(_EPOCH), "chosen_epoch": int, "parameters": Number(0),
         "parameters_with_words": Number(0), "peak_bytes": Number(), "memory_method": str,
-        "coverage": _COVERAGE, "predictions": Fields({"file": str, "sha256": str}),
-        "plan": str, "decoding": Mapped((int, float)), "signatures": Mapped(str),
+        "examples": Mapped(Number(0)), "coverage": _COVERAGE,
+        "predictions": Fields({"file": str, "sha256": str}), "plan": str,
+        "decoding": Mapped((int, float)), "signatures": Mapped(str),
     },
     "verdict": {"design": str, "designs": Listed(str)},
 }  # fmt: skip

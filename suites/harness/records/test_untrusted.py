@@ -92,14 +92,24 @@ def _trained() -> list[dict[str, Any]]:
     """A comparison of three seeds, by itself and as one of several, a sweep, and a verdict."""
     more: dict[str, Any] = {
         **{"code": "c", "fingerprint": "f", "vectors": "v", "data": "d", "workers": 2},
-        **{"fold": None, "recipe": RECIPE, "predictions": {"file": "lost.npz", "sha256": "s"}},
+        **{
+            "fold": None,
+            "recipe": {**RECIPE, "batch": 32},
+            "predictions": {"file": "lost.npz", "sha256": "s"},
+        },
         **{"task_seconds": 4.0, "memory_method": "VmHWM", "coverage": COVERED, "chosen_epoch": 1},
-        "epochs": [{"epoch": 1, "loss": 0.5, "dev": {"accuracy": 0.8}, "seconds": 1.0}],
+        "examples": {"train": 64},
     }
+    epoch = {"epoch": 1, "loss": 0.5, "dev": {"accuracy": 0.8}, "seconds": 1.0}
     each = [
         {**run, "case": run["key"], "test": {"accuracy": run["test"]["accuracy"]}}
         for model in (MINE, BASE)
-        for run in runs(model, [0.8 + 0.01 * seed**2 * len(model) for seed in range(3)], **more)
+        for run in runs(
+            model,
+            [0.8 + 0.01 * seed**2 * len(model) for seed in range(3)],
+            epochs=[epoch] * (2 if model == MINE else 1),  # unequal training
+            **more,
+        )
     ]
     sweep = {"kind": "sweep", "key": "s", "models": [MINE, BASE], "tasks": ["trec"]}
     return [
@@ -171,6 +181,8 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("run", {"seconds": "3"}, "seconds is no finite number of 0 or more"),
     ("run", {"chosen_epoch": None}, "ok, but chosen_epoch is missing"),
     ("run", {"coverage": 1}, "coverage is no dict"),
+    ("run", {"examples": -1}, "examples is no dict"),
+    ("run", {"examples": {"train": "x"}}, "examples.train is no finite number of 0 or more"),
     (
         "run",
         {"coverage": {**COVERED, "covered": "x"}},
