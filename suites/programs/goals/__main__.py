@@ -31,6 +31,7 @@ from suites.programs.goals.judge import (
     RESULTS,
     SHOWN,
     UNDECIDED,
+    UNMEASURED,
     Against,
     Held,
     Result,
@@ -59,6 +60,7 @@ HEADS = (
     "prototype",
 )
 NOBODY = Against("", Interval(math.nan, math.nan, math.nan, 0), 1.0, "")
+UNSEEN = (NOT_HERE, UNMEASURED)
 _COLOURS = {MET: "green", MISSED: "red", UNDECIDED: "yellow", SHOWN: "cyan"}
 
 
@@ -111,11 +113,11 @@ def _cells(result: Result, one: Against | None, first: bool) -> list[str]:
 def rows(results: Sequence[Result]) -> list[list[str]]:
     """One line for each goal, by its worst baseline; of what is only shown one for each.
 
-    None for goals of a device that is not here: `sentences` names them.
+    None for those not measured, or of a device that is not here: `sentences` names them.
     """
     lines = []
     for result in results:
-        if result.verdict == NOT_HERE:
+        if result.verdict in UNSEEN:
             continue
         shown: Sequence[Against | None] = result.against if result.verdict == SHOWN else ()
         for i, one in enumerate(shown or (result.worst,)):
@@ -139,7 +141,7 @@ def remarks(results: Sequence[Result]) -> list[str]:
         elif result.verdict == UNDECIDED and one is not None and one.floor > 1:
             floor = f"{100 * (one.floor - 1):.1f} %" if math.isfinite(one.floor) else "not known"
             says.append(f"noise floor {floor}")
-        if says and result.verdict != NOT_HERE:
+        if says and result.verdict not in UNSEEN:
             lines.setdefault(f"{result.verdict}: {'; '.join(says)}", []).append(result.goal.id)
     return [f"{', '.join(ids)}: {said}" for said, ids in lines.items()]
 
@@ -153,6 +155,8 @@ def sentences(results: Sequence[Result], held: Mapping[str, Held]) -> list[str]:
         if result.verdict == NOT_HERE:
             elsewhere.setdefault(result.detail, []).append(result.goal.id)
     said += [f"Not here ({why}): {', '.join(ids)}." for why, ids in elsewhere.items()]
+    if missing := [result.goal.id for result in results if result.verdict == UNMEASURED]:
+        said.append(f"Not measured: {', '.join(missing)}.")
     for where, one in held.items():
         f = one.fingerprint
         threads = ", one thread" if where == "cpu" else ""
