@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from harness.errors import UsageError
 from harness.records.schema import digest
-from harness.train.recipe import changes, identity
-from harness.train.task import tasks_named
+from harness.train.recipe import CEILINGS, changes, identity
+from harness.train.task import by_common_recipe, tasks_named
 from reports.core.style import mechanism_of
 
 
@@ -34,6 +34,18 @@ def named(run: Mapping[str, Any]) -> list[str] | None:
     }
     nearest = min(found, key=lambda name: len(found[name]))
     return [nearest, *found[nearest]]
+
+
+def recipe_text(runs: Iterable[Mapping[str, Any]]) -> str:
+    """``common``, ``paper``, ``released``, or the nearest of them with what it changes.
+
+    Ceilings of epochs are no part of the name: how long it was trained is told in steps.
+    """
+    run = next((r for r in runs if not by_common_recipe(r)), None)
+    if run is None:
+        return "common"
+    found = named(run) or ["unknown"]
+    return ", ".join(t for t in found if t.partition("=")[0] not in CEILINGS)
 
 
 def recipe_of(run: Mapping[str, Any]) -> str:

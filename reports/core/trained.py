@@ -31,7 +31,6 @@ from harness.stats import (
     ties,
 )
 from harness.stats.overall import LEAST_MODELS, LEAST_TASKS
-from harness.train.recipe import CEILINGS
 from harness.train.task import (
     HIGHER_IS_BETTER,
     by_common_recipe,
@@ -39,7 +38,7 @@ from harness.train.task import (
     task,
     tasks_named,
 )
-from reports.core.recipes import named, trained_alike
+from reports.core.recipes import recipe_text, trained_alike
 from reports.core.style import mechanism_of
 
 
@@ -113,15 +112,8 @@ class ModelRuns:
 
     @property
     def recipe(self) -> str:
-        """``common``, ``paper``, ``released``, or the nearest of them with what it changes.
-
-        Ceilings of epochs are no part of the name: how long it was trained is told in steps.
-        """
-        run = next((r for r in self.runs if not by_common_recipe(r)), None)
-        if run is None:
-            return "common"
-        found = named(run) or ["unknown"]
-        return ", ".join(t for t in found if t.partition("=")[0] not in CEILINGS)
+        """`recipe_text` of them."""
+        return recipe_text(self.runs)
 
     @property
     def text(self) -> str:

@@ -10,9 +10,10 @@ from typing import Any
 from harness.experiments.conclusion import Conclusion
 from reports.contents import page_of
 from reports.core.page import Shown, SourcePage, remark, says, together
+from reports.core.recipes import recipe_text
 from reports.core.tables import Cell
 
-WORDS = (0, 1, 2, 4, 6)
+WORDS = (0, 1, 2, 3, 5, 7)
 NONE = "There is no comparison here: attnbench compare mtsa multi_head makes one."
 
 
@@ -38,7 +39,7 @@ class Experiments(SourcePage):
         shown = [
             {
                 "question": Cell.of(one["question"], to=one["page"]),
-                **{name: one[name] for name in ("arms", "task", "replicates")},
+                **{name: one[name] for name in ("arms", "task", "trained by", "replicates")},
                 "verdict": Cell.of(
                     one["verdict"] + one["missing"], notes=tuple(filter(None, [one["difference"]]))
                 ),
@@ -73,7 +74,9 @@ def _row(conclusion: Conclusion) -> dict[str, Any]:
         "question": conclusion.title,
         "arms": ", ".join([*conclusion.models, conclusion.baseline]),
         "task": ", ".join(conclusion.tasks),
-        "replicates": f"{' or '.join(map(str, counts))} {conclusion.comparisons[0].replicate}s",
+        "trained by": _trained_by(conclusion),
+        "replicates": f"{' or '.join(map(str, counts))} {conclusion.comparisons[0].replicate}"
+        + "s" * (counts != [1]),
         "difference": difference,
         "missing": alone.sought.short(alone.unit) if alone is not None and alone.sought else "",
         "verdict": alone.said
@@ -81,3 +84,13 @@ def _row(conclusion: Conclusion) -> dict[str, Any]:
         else conclusion.sentences[0].removeprefix(f"{conclusion.title}: "),
         "warnings": conclusion.warnings,
     }
+
+
+def _trained_by(conclusion: Conclusion) -> str:
+    """The recipe and the word vectors, or that models or tasks have several."""
+    runs = [run for one in conclusion.comparisons for run in one.runs if run.get("epochs")]
+    recipes = dict.fromkeys(recipe_text([run]) for run in runs)
+    vectors = {str(run["vectors"]) for run in runs if run.get("vectors") not in (None, "", "none")}
+    with_vectors = [*vectors] if len(vectors) == 1 else ["several vectors"] * bool(vectors)
+    recipe = [*recipes] if len(recipes) == 1 else ["several recipes"] * bool(recipes)
+    return ", ".join([*recipe, *with_vectors])

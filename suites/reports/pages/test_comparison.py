@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from harness.experiments.conclusion import Comparison, Conclusion, conclude, conclusions
 from harness.stats import power_of
+from harness.train.task import task
 from reports.core.figure_data import data_of
 from reports.core.page import Output
 from reports.core.source import DeviceRecords, Source
@@ -55,6 +57,26 @@ def test_the_list_of_experiments_counts_no_verdict_after_unequal_training(
         records = [design(), *trained(A, HIGH, steps), *trained(B, LOW, 10)]
         alone = replace(source, devices=(replace(source.devices[0], records=tuple(records)),))
         assert said in Experiments(alone, Output(tmp_path, "page")).about().html
+
+
+def test_the_list_of_experiments_says_by_which_recipe_and_vectors(
+    tmp_path: Path, source: Source
+) -> None:
+    common = task("trec").recipe.as_dict()
+    wide, epochs = {**common, "width": 600}, [{"epoch": 1, "seconds": 1.0}]
+    for mine, others, vectors, said in (
+        (common, common, "", "common"),
+        (wide, wide, "glove", "common, width=600, glove"),
+        (wide, common, "glove", "several recipes, glove"),
+    ):
+        of_both = zip((A, B), (HIGH, LOW), (mine, others), strict=True)
+        more = {"epochs": epochs, "vectors": vectors}
+        trained = (runs(m, v, recipe=recipe, **more) for m, v, recipe in of_both)
+        records = (design(), *chain.from_iterable(trained))
+        alone = replace(source, devices=(replace(source.devices[0], records=records),))
+        shown = Experiments(alone, Output(tmp_path, "page")).table().html
+        assert f">{said}</td>" in shown
+        assert ">5 seeds</td>" in shown
 
 
 def test_a_line_for_every_seed(pair: Comparison) -> None:
