@@ -70,7 +70,7 @@ def test_the_list_of_experiments_says_by_which_recipe_and_vectors(
         (wide, common, "glove", "several recipes, glove"),
     ):
         of_both = zip((A, B), (HIGH, LOW), (mine, others), strict=True)
-        more = {"epochs": epochs, "vectors": vectors}
+        more: dict[str, Any] = {"epochs": epochs, "vectors": vectors}
         trained = (runs(m, v, recipe=recipe, **more) for m, v, recipe in of_both)
         records = (design(), *chain.from_iterable(trained))
         alone = replace(source, devices=(replace(source.devices[0], records=records),))
