@@ -361,10 +361,12 @@ def test_errors_of_growing_scores_are_found_and_a_broken_kernel_too(
     assert max(error for _, error in broken["by_scale"]) > 2e-5
 
 
-@pytest.mark.parametrize(
-    "shown", sorted((ROOT / "reports/published/cpu").glob("goals*.md")), ids=str
-)
+PUBLISHED = sorted((ROOT / "reports/published/cpu").glob("goals*.md"))
+
+
+@pytest.mark.parametrize("shown", PUBLISHED, ids=lambda path: path.stem)
 def test_the_docs_show_the_published_records(shown: Path) -> None:
+    text = shown.read_text(encoding="utf-8").rstrip()
     done = goals("--from", str(shown.with_suffix("")), "--markdown")
-    assert (done.exit_code, done.stderr) == (0, "")
-    assert done.stdout.rstrip() == shown.read_text(encoding="utf-8").rstrip()
+    assert (done.exit_code, done.stderr) == (int("\nNot measured: " in text), "")
+    assert done.stdout.rstrip() == text
