@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from harness.experiments.costs import (
     at_ceiling,
@@ -75,13 +75,16 @@ def warnings_of(
     records : sequence of mapping
         The whole journal: earlier designs of the same question, and what was concluded from them.
     """
+    flaws = [flaw.said for flaw in flaws_of(design, pairs)]
+    if at_equal_steps := _at_equal_steps(design, pairs):
+        flaws[0] += at_equal_steps  # behind what it is about
     told = (
         *_missing(design, pairs),
         *_constant(design, pairs),
         *_selected(design, pairs),
         *_folds(design, values),
         *_parameters(design, pairs),
-        *(flaw.said for flaw in flaws_of(design, pairs)),
+        *flaws,
         *_recipes(design),
         *_split(design),
         *_corpus(design, pairs),
@@ -277,8 +280,6 @@ def flaws_of(design: Record, pairs: Sequence[Pair]) -> list[Flaw]:
     """`training_flaws` of a design's runs, and the warnings that its file lets void the verdict."""
     metric, higher = design["metric"], design["higher_is_better"]
     found = training_flaws(design["models"], sides_of(pairs), metric, higher, design.get("margin"))
-    if told := _at_equal_steps(design, pairs):
-        found[0] = replace(found[0], said=found[0].said + told)
     for name in (design.get("plan") or {}).get("void", ()):
         if name in VOIDS:
             found += [Flaw(name, said) for said in VOIDS[name](design, pairs)]
