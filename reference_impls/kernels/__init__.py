@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from reference_impls.mechanism import Implementation, Size
 
@@ -21,8 +21,10 @@ def _may_not_look(a: object) -> bool:
     return False
 
 
-REPAIRED: Mapping[str, Mapping[str, Any]] = {
-    "few repaired at a time": {"reference_impls.kernels.underflow:CHUNK_BYTES": 2**16},
+_Ways: TypeAlias = Mapping[str, Mapping[str, Any]]
+_FEW: _Ways = {"few repaired at a time": {"reference_impls.kernels.underflow:CHUNK_BYTES": 2**16}}
+REPAIRED: _Ways = {
+    **_FEW,
     "repaired by the operator": {"reference_impls.kernels.core:host_can_decide": _may_not_look},
 }
 """Ways of `core.exact` that a small problem does not take by itself."""
@@ -31,9 +33,9 @@ _CUT = {
     "reference_impls.kernels.tiled.cutting:LEAST_QUERIES": 16,
     "reference_impls.kernels.tiled.cutting:SCORE_BYTES": {"cpu": 2**12, "cuda": 2**12},
 }
-_FORCED = {
-    "tiled": {**REPAIRED, "small pieces": _CUT},
-    "native": {"few repaired at a time": REPAIRED["few repaired at a time"]},
+_FORCED: Mapping[str, _Ways] = {
+    "tiled": {**_FEW, "small pieces": _CUT},
+    "native": _FEW,
     "triton": {},  # it decides nothing
     "flex": REPAIRED,
 }

@@ -29,7 +29,7 @@ MODULES: Mapping[str, str] = {
 }
 """Package of each backend, imported when it is first wanted; it has a function `attend`."""
 BACKENDS = ("auto", *MODULES)
-REPAIRING = ("native", "triton")
+REPAIRING = ("native", "tiled", "triton")
 """Backends that compute flagged queries again themselves."""
 OF_NATIVE = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 """Dtypes in which the native kernel is the fastest on a CPU, at every length and batch measured."""

@@ -1,10 +1,10 @@
 """Single queries with the whole softmax: for those whose denominators underflow in a fast path.
 
-On a CPU `recomputed` does it, whose gradients autograd finds. In a compiled call the host may look
-at values inside an operator alone, `repaired`, where there is no autograd: the gradients there are
-written by hand, a second derivation of them. On CUDA kernels do it inside that operator, in every
-call, so that the host looks at nothing; only where there is no Triton it waits and does look.
-`core.exact` is for all of them.
+A backend with a backward pass of its own has both mended in place, by `repair` and `add_gradients`:
+on a CPU the host decides, on CUDA kernels do it in every call, so that it looks at nothing; only
+where there is no Triton it waits and does look. In a compiled call both are operators: inside those
+alone values may be looked at. Where autograd differentiates (`core.exact`), `recomputed` does it on
+a CPU, and elsewhere `repaired`, an operator whose gradients stand beside those of the backend.
 """
 
 from __future__ import annotations
@@ -245,7 +245,9 @@ def repair(call: KernelCall, a: Tensor, flagged: Tensor) -> None:
 
     In CUDA graph capture without Triton they become NaN.
     """
-    if on_device(a):
+    if torch.compiler.is_compiling():
+        torch.ops.attnbench.repair_in_place(a, flagged, *call.flat())
+    elif on_device(a):
         from reference_impls.kernels.triton import repair as kernels
 
         kernels.repair(call, a, flagged)
@@ -267,6 +269,9 @@ def add_gradients(
     g : Tensor, shape [H, B, N, d_v]
         Of the result; only what stands at flagged queries is read.
     """
+    if torch.compiler.is_compiling():
+        torch.ops.attnbench.add_gradients_in_place(g, flagged, *gradients, *call.flat())
+        return
     if on_device(g):
         from reference_impls.kernels.triton import repair as kernels
 
@@ -282,6 +287,27 @@ def add_gradients(
         _add_gradients(sums, part, g, call)
     for gradient, more in zip(gradients, sums, strict=True):
         gradient.copy_(gradient.to(dtype).add_(more))
+
+
+@custom_op(
+    "attnbench::repair_in_place",
+    mutates_args=("a",),
+    schema=f"(Tensor(a!) a, Tensor flagged, {FLAT}) -> ()",
+)
+def _repair_in_place(a: Tensor, flagged: Tensor, *given: Any) -> None:
+    repair(of_flat(*given), a, flagged)
+
+
+@custom_op(
+    "attnbench::add_gradients_in_place",
+    mutates_args=("dq", "dk", "dv", "ds"),
+    schema="(Tensor g, Tensor flagged, Tensor(a!) dq, Tensor(b!) dk, Tensor(c!) dv, Tensor(d!) ds, "
+    f"{FLAT}) -> ()",
+)
+def _add_gradients_in_place(
+    g: Tensor, flagged: Tensor, dq: Tensor, dk: Tensor, dv: Tensor, ds: Tensor, *given: Any
+) -> None:
+    add_gradients(of_flat(*given), g, flagged, (dq, dk, dv, ds))
 
 
 def _add_gradients(sums: list[Tensor], where: Tensor, g: Tensor, call: KernelCall) -> None:

@@ -93,7 +93,8 @@ class Patch:
     @property
     def module(self) -> str:
         """The module whose text is changed."""
-        return "reference_impls." + self.file.removesuffix(".py").replace("/", ".")
+        path = self.file.removesuffix(".py").removesuffix("/__init__")
+        return "reference_impls." + path.replace("/", ".")
 
     def source(self) -> str:
         """The changed text; ValueError if the old one does not stand there exactly once."""

@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from reference_impls.checks import least_denominator
-from reference_impls.kernels.call import COUNT, TENSORS, KernelCall, of_flat
+from reference_impls.kernels import underflow
+from reference_impls.kernels.call import COUNT, TENSORS, KernelCall, flowing_back, of_flat
 from reference_impls.kernels.tiled import cutting
 from reference_impls.kernels.tiled.sequences import Inputs, Sequences, added, into
 from reference_impls.mechanism import Unsupported
@@ -39,18 +40,21 @@ class TiledAttention(torch.autograd.Function):
     def forward(*given: Any) -> tuple[Tensor, Tensor, Tensor]:
         """Attended values, flags, and the denominators [H, B, N, d_v or 1] for `backward`."""
         *flat, training = given
-        inputs = Inputs(of_flat(*flat))
+        call = of_flat(*flat)
+        inputs = Inputs(call)
         a, flagged, divisor = _forward(inputs, training)
         dtype = given[0].dtype
         # float16 has no room for denominators.
         saved = inputs.dtype if dtype == torch.float16 else dtype
-        return a.to(dtype), flagged, divisor.to(saved)
+        a = a.to(dtype)
+        underflow.repair(call, a, flagged)
+        return a, flagged, divisor.to(saved)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         """Keep the inputs, the attended values and the denominators: all linear in N."""
-        a, flagged, divisor = output
-        ctx.save_for_backward(*inputs[:TENSORS], a, divisor)
+        _, flagged, divisor = output
+        ctx.save_for_backward(*inputs[:TENSORS], *output)
         ctx.options = inputs[TENSORS:COUNT]
         ctx.mark_non_differentiable(flagged, divisor)
         ctx.set_materialize_grads(False)
@@ -63,11 +67,13 @@ class TiledAttention(torch.autograd.Function):
             return (None,) * (COUNT + 1)
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():
             raise Unsupported("the tiled attention has no second derivative; use algorithm1")
-        *tensors, a, divisor = ctx.saved_tensors
-        inputs = Inputs(of_flat(*tensors, *ctx.options))
+        *tensors, a, flagged, divisor = ctx.saved_tensors
+        call = of_flat(*tensors, *ctx.options)
+        inputs = Inputs(call)
         found = _backward(inputs, *(t.to(inputs.dtype) for t in (a, divisor, g)))
+        underflow.add_gradients(call, g, flagged, found)
         dtype = tensors[0].dtype
-        return (*(None if t is None else t.to(dtype) for t in found), *(None,) * (COUNT - 3))
+        return flowing_back([t.to(dtype) for t in found], call.s, 1)
 
 
 def _forward(c: Inputs, training: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -117,11 +123,11 @@ def _close(denominator: Tensor, dead: Tensor, few: bool) -> None:
 
 def _backward(
     c: Inputs, a: Tensor, divisor: Tensor, g: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """Gradients of q, k, v and s (None if there is none) from that of the attended values."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of q, k, v and s (empty without one) from that of the attended values."""
     n = c.v.shape[2]
     gq, gk, gv = (token_first(t) for t in (c.q, c.k, c.v))
-    gs = None if c.s is None else torch.empty_like(c.s)
+    gs = c.v.new_empty(0) if c.s is None else torch.empty_like(c.s)
     if gv.numel() == 0:
         return gq, gk, gv, gs
     for group, some, samples, step in c.parts():
@@ -143,7 +149,7 @@ def _backward(
         if of_sums is None or of_keys is None:
             gk[here] = 0
             gv[here] = 0
-            if gs is not None:
+            if c.s is not None:
                 gs[here] = 0
             continue
         gk[here] = sequences.apart(of_keys)
@@ -151,7 +157,7 @@ def _backward(
         numerator, denominator = sequences.of_v(of_sums), sequences.of_e(of_sums)
         e = sequences.of_e(sequences.apart(sequences.w))
         into(gv[here], torch.mul, numerator, e)
-        if gs is not None:
+        if c.s is not None:
             gs[here] = _of_source_scores(numerator, denominator, c.v[some, samples], e)
     return gq, gk, gv, gs
 

@@ -361,16 +361,6 @@ def test_twice_the_same_bits(threads: int, masks: str, scale_t: str, backend: st
         torch.set_num_threads(1)
 
 
-def test_what_underflows_is_repaired_where_the_host_may_not_look(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    call = Problem(n=20, scale=100.0).call()
-    assert bool(tiled.attend(call)[1].any())
-    wanted = core.attend(*call, backend="tiled")
-    monkeypatch.setattr(core, "host_can_decide", lambda _: False)
-    assert error(core.attend(*call, backend="tiled"), wanted) < 1e-5
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is here")
 @pytest.mark.parametrize("backend", ["triton", "flex"])
 def test_a_backend_of_another_device_is_refused_in_one_line(backend: str) -> None:

@@ -167,7 +167,7 @@ def test_many_queries_of_a_sequence_are_added_in_one_order_on_cuda() -> None:
     assert all(torch.equal(one, found[0]) for one in found)
 
 
-def test_the_operator_passes_torchs_own_check() -> None:
+def test_the_operators_pass_torchs_own_check() -> None:
     call = Problem(n=6, scale_t="identity", padding="tail").call(torch.float64)
     flagged = torch.zeros(3, 2, 6, dtype=torch.bool)
     for flags in (flagged, flagged.index_fill(2, torch.tensor([1]), True)):
@@ -176,6 +176,11 @@ def test_the_operator_passes_torchs_own_check() -> None:
         same = torch.ones(arguments[0].shape, dtype=torch.float64)
         given = (same, *(t.detach() if isinstance(t, torch.Tensor) else t for t in arguments[1:]))
         torch.library.opcheck(torch.ops.attnbench.repaired_backward.default, given)
+        a, _, *flat = given
+        torch.library.opcheck(torch.ops.attnbench.repair_in_place.default, (a, flags, *flat))
+        into = [torch.ones_like(t) for t in flat[:4]]
+        given = (a, flags, *into, *flat)
+        torch.library.opcheck(torch.ops.attnbench.add_gradients_in_place.default, given)
 
 
 @pytest.mark.parametrize("backend", EACH)

@@ -25,7 +25,7 @@ from harness.registry import Registry
 from harness.verify.batches import Batch, ragged
 from harness.verify.budget import CAP
 from harness.verify.check import check_drawn
-from reference_impls.kernels import core, triton, underflow
+from reference_impls.kernels import core, tiled, triton, underflow
 from reference_impls.kernels.dropout import PairDropout
 from reference_impls.kernels.triton import device, tune
 from reference_impls.kernels.triton.inputs import Inputs
@@ -312,12 +312,18 @@ def test_flagged_queries_and_their_gradients_are_right(
 @runs_kernels
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("name", few(UNDERFLOWING, ["dropout"]))
+@pytest.mark.parametrize("how", ["in place", "beside autograd"])
 def test_other_backends_are_repaired_by_the_same_kernels(
-    name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+    how: str, name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(underflow, "on_device", lambda _: True)
     call = UNDERFLOWING[name].call(dtype, DEVICE)
-    a = core.attend(*call, backend="tiled")
+    if how == "in place":
+        a = core.attend(*call, backend="tiled")
+    else:
+        _, flagged = tiled.attend(call)
+        lost = dense(call).masked_fill(flagged[..., None], 0)
+        a = core.exact(lost.to(dtype), flagged, call)
     found, wanted = with_gradients(a, call), defined(call)
     allowed = EXACT if dtype == torch.float64 else 5e-5
     assert all(error(found[what], wanted[what]) <= allowed for what in wanted)
