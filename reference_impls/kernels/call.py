@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch._library.custom_ops import CustomOpDef
 
 from reference_impls.kernels.dropout import PairDropout
 from reference_impls.kernels.geometry import Geometry
@@ -90,3 +91,43 @@ def flowing_back(
     """
     *found, of_s = gradients
     return *found, None if s is None else of_s, *(None,) * (COUNT - 4 + others)
+
+
+def called(operator: CustomOpDef, *given: Any) -> Any:
+    """What an operator in Python returns; by its body alone, where nobody has to see the operator.
+
+    Torch's way to it takes as long as a small input's attention. A compiler, a mode that counts or
+    fakes, a profiler, a transform of functions and a subclass need it.
+    """
+    seen = (
+        torch.compiler.is_compiling()
+        or torch._C._len_torch_dispatch_stack()
+        or torch.autograd._profiler_enabled()
+        or torch._C._are_functorch_transforms_active()
+        or type(given[0]) is not Tensor
+    )
+    return (operator if seen else operator._init_fn)(*given)
+
+
+def by_hand(
+    forward: Callable[..., tuple[Tensor, ...]],
+    remember: Callable[[Any, tuple[Any, ...], tuple[Tensor, ...]], None],
+    backward: Callable[..., tuple[Any, ...]],
+) -> Callable[..., tuple[Tensor, ...]]:
+    """An operator with the gradients that are registered for it, for eager calls.
+
+    Torch's way to those reads the operator's schema again at every call.
+    """
+
+    class Called(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *given: Any) -> tuple[Tensor, ...]:
+            found = forward(*given)
+            remember(ctx, given, found)
+            return found
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
+            return backward(ctx, *gradients)
+
+    return Called.apply

@@ -6,6 +6,7 @@ number of threads: every sum has one order, whichever thread takes which part.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,7 +15,16 @@ from torch.library import custom_op, register_autograd, register_fake
 
 from reference_impls.checks import core_dtype, least_denominator
 from reference_impls.kernels import underflow
-from reference_impls.kernels.call import COUNT, FLAT, TENSORS, KernelCall, flowing_back, of_flat
+from reference_impls.kernels.call import (
+    COUNT,
+    FLAT,
+    TENSORS,
+    KernelCall,
+    by_hand,
+    called,
+    flowing_back,
+    of_flat,
+)
 from reference_impls.kernels.native import problem
 from reference_impls.mechanism import Unsupported
 
@@ -37,8 +47,8 @@ def attend(call: KernelCall) -> tuple[Tensor, Tensor]:
                 f"{name} is {t.dtype}; the native kernel takes floats of 16 to 64 bits"
             )
     wanted = call.wants_gradients()
-    by_hand = wanted and not torch.compiler.is_compiling()
-    a, flagged, *_ = (_Called.apply if by_hand else native_forward)(*call.flat(), wanted)
+    trained = wanted and not torch.compiler.is_compiling()
+    a, flagged, *_ = (_trained if trained else _forward)(*call.flat(), wanted)
     return a, flagged
 
 
@@ -128,29 +138,11 @@ def _(
     return _gradients(*given[:4])
 
 
-class _Called(torch.autograd.Function):
-    """`native_forward` with the gradients that are registered for it, at half the cost of a call.
-
-    Torch's way to them reads the operator's schema again at every call, for as long as a small
-    input's attention takes. Compiled calls need it.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, *given: Any) -> tuple[Tensor, ...]:
-        found: tuple[Tensor, ...] = native_forward(*given)
-        _remember(ctx, given, found)
-        ctx.mark_non_differentiable(*found[1:])
-        return found
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
-        return _backward(ctx, *gradients)
-
-
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     ctx.save_for_backward(*output, *inputs[:TENSORS])
     ctx.options = inputs[TENSORS:COUNT]
     ctx.saved = inputs[COUNT]
+    ctx.mark_non_differentiable(*output[1:])
     ctx.set_materialize_grads(False)
 
 
@@ -162,11 +154,15 @@ def _backward(ctx: Any, g: Tensor | None, *others: Tensor | None) -> tuple[Any, 
             "native_forward was called with save=False; give save=True where gradients are needed"
         )
     a, flagged, inverse, highest, *tensors = ctx.saved_tensors
-    found = native_backward(g, a, flagged, inverse, highest, *tensors, *ctx.options)
+    # Where there may be a second derivative, the operator says that there is none.
+    run = native_backward if torch.is_grad_enabled() else partial(called, native_backward)
+    found = run(g, a, flagged, inverse, highest, *tensors, *ctx.options)
     return flowing_back(found, tensors[3], 1)
 
 
 register_autograd("attnbench::native_forward", _backward, setup_context=_remember)
+_forward = partial(called, native_forward)
+_trained = by_hand(_forward, _remember, _backward)
 
 
 def _no_second_derivative(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:

@@ -16,12 +16,22 @@ Triton's interpreter, very slowly: for tests.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from reference_impls.kernels.call import COUNT, FLAT, TENSORS, KernelCall, flowing_back, of_flat
+from reference_impls.kernels.call import (
+    COUNT,
+    FLAT,
+    TENSORS,
+    KernelCall,
+    by_hand,
+    called,
+    flowing_back,
+    of_flat,
+)
 from reference_impls.kernels.triton.device import (
     current,
     exact,
@@ -49,8 +59,9 @@ def attend(call: KernelCall) -> tuple[Tensor, Tensor]:
     q, k, v, s = call[:4]
     refuse(q, v)
     call = KernelCall(q, k.to(q.dtype), v.to(q.dtype), s, *call[4:])
-    precise = q.dtype == torch.float32 and exact()
-    out, _, flagged, *_ = triton_forward(*call.flat(), precise, call.wants_gradients())
+    precise, wanted = q.dtype == torch.float32 and exact(), call.wants_gradients()
+    trained = wanted and not torch.compiler.is_compiling()
+    out, _, flagged, *_ = (_trained if trained else _forward)(*call.flat(), precise, wanted)
     return out.permute(2, 0, 1, 3), flagged
 
 
@@ -169,8 +180,12 @@ def _differentiate(ctx: Any, g: Tensor | None, *unused: Any) -> tuple[Any, ...]:
         return (None,) * (COUNT + 2)
     saved = ctx.saved_tensors  # read once: checkpointing hands them out once
     tensors, outputs = saved[:TENSORS], saved[TENSORS:]
-    found = triton_backward(g, *tensors, *ctx.options, *outputs)
+    # Where there may be a second derivative, the operator says that there is none.
+    run = triton_backward if torch.is_grad_enabled() else partial(called, triton_backward)
+    found = run(g, *tensors, *ctx.options, *outputs)
     return flowing_back(found, tensors[3], 2)
 
 
 triton_forward.register_autograd(_differentiate, setup_context=_setup)
+_forward = partial(called, triton_forward)
+_trained = by_hand(_forward, _setup, _differentiate)

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from harness.measure.run import dispatched
 from reference_impls.kernels.native import attend, native_backward, native_forward, problem
 from reference_impls.mechanism import Unsupported
 from suites.support.attending import (
@@ -91,6 +93,44 @@ def test_gradients_that_were_not_prepared_are_refused() -> None:
     a = native_forward(*arguments()[:-1], False)[0]
     with pytest.raises(RuntimeError, match="save=True"):
         a.sum().backward()
+
+
+class Noting(TorchDispatchMode):
+    """Names of the operators that are called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.add(func.name())
+        return func(*args, **(kwargs or {}))
+
+
+def test_operators_are_seen_by_who_watches_and_cost_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    call = Problem(n=20, padding="tail").call()
+    names = {"attnbench::native_forward", "attnbench::native_backward"}
+    with Noting() as noting:
+        wanted = got(attend, call)
+    assert names <= noting.names
+    assert names <= set(dispatched(lambda: got(attend, call)))
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        got(attend, call)
+    assert names <= {event.key for event in profile.key_averages()}
+    with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+        a, _ = attend(call)
+    assert isinstance(a, torch._subclasses.FakeTensor)
+
+    def watched(self: Any, *_: Any) -> None:
+        raise AssertionError(f"{self} was called by torch's way, where nobody watches")
+
+    monkeypatch.setattr(type(native_forward), "__call__", watched)
+    for name, t in got(attend, call).items():
+        assert torch.equal(t, wanted[name])
+    with torch.no_grad():
+        assert torch.equal(attend(call)[0], wanted["a"])
 
 
 @pytest.mark.slow
