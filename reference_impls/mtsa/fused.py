@@ -54,9 +54,10 @@ class FusedAttention(TensorizedLayer, MergingModule):
 
 def parts_of(product: Tensor, heads: int, widths: list[int]) -> list[Tensor]:
     """Split [B*N, sum of H*d] into views [H, B*N, d]."""
+    parts = product.split_with_sizes([heads * width for width in widths], 1)
     return [
-        part.unflatten(1, (heads, -1)).transpose(0, 1)
-        for part in product.split([heads * width for width in widths], dim=1)
+        part.view(-1, heads, width).transpose(0, 1)
+        for part, width in zip(parts, widths, strict=True)
     ]
 
 
@@ -105,7 +106,7 @@ class FusedMTSA(FusedAttention, PaperLayer):
                 self.s2_b,
                 self.activation,
             )
-            q, k, v, s = (t.unflatten(1, tokens) for t in found)
+            q, k, v, s = (t.view(self.heads, *tokens, t.shape[2]) for t in found)
             return q, k, v, s
         if self.token2token:
             weight = self.merged.of(query_key_value, self.q_w, self.k_w, self.v_w)

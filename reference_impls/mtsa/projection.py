@@ -40,7 +40,7 @@ def hidden_layer(
     k: Tensor, s1_w: Tensor, s1_b: Tensor, activation: Callable[..., Tensor]
 ) -> Tensor:
     """sigma_m(k W + b), [H, M, d_a]; 0 W + 0 remains 0."""
-    return in_place(activation)(torch.bmm(k, s1_w).add_(s1_b[:, None]))
+    return in_place(activation)(torch.baddbmm(s1_b.unsqueeze(1), k, s1_w))
 
 
 def before(gradient: Tensor, hidden: Tensor, activation: Callable[..., Tensor]) -> Tensor:

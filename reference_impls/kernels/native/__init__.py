@@ -6,6 +6,7 @@ number of threads: every sum has one order, whichever thread takes which part.
 
 from __future__ import annotations
 
+from ctypes import addressof, c_int64
 from functools import partial
 from typing import Any
 
@@ -91,12 +92,13 @@ def native_forward(*given: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     call = of_flat(*flat)
     inputs = problem.as_read(call)
     a, flagged, inverse, highest = _results(inputs.q, inputs.v, inputs.s, save)
-    p = problem.of(inputs)
-    p.least = least_denominator(core_dtype(inputs.q.dtype), inputs.q.shape[2])
-    p.a, p.flagged = problem.rows(a), problem.address(flagged)
-    p.inverse, p.highest = problem.rows(inverse), problem.address(highest)
-    problem.run("forward", p)
-    underflow.repair(call, a, flagged)
+    least, lost = least_denominator(core_dtype(inputs.q.dtype), inputs.q.shape[2]), c_int64()
+    own = problem.of(
+        inputs, a, inverse, highest, least=least, flagged=flagged, lost=addressof(lost)
+    )
+    problem.run("forward", own)
+    if lost.value:
+        underflow.repair(call, a, flagged)
     return a, flagged, inverse, highest
 
 
@@ -121,12 +123,8 @@ def native_backward(
     g, a = problem.unit_stride(g), problem.unit_stride(a)
     inverse, highest = inverse.contiguous(), highest.contiguous()
     gradients = _gradients(*inputs[:4])
-    p = problem.of(inputs)
-    p.g, p.a, p.inverse = problem.rows(g), problem.rows(a), problem.rows(inverse)
-    p.highest = problem.address(highest)
-    p.dq, p.dk, p.dv = (problem.rows(t) for t in gradients[:3])
-    p.ds = problem.rows(None if inputs.s is None else gradients[3])
-    problem.run("backward", p)
+    found = (*gradients[:3], None if inputs.s is None else gradients[3])
+    problem.run("backward", problem.of(inputs, a, inverse, highest, g=g, gradients=found))
     underflow.add_gradients(call, g, flagged, gradients)
     return gradients
 

@@ -44,6 +44,7 @@ class Forward {
   void set(int64_t i, bool flagged, C highest) {
     const int64_t at = p_.row_of(h_, b_, i);
     reinterpret_cast<bool*>(p_.flagged)[at] = flagged;
+    if (flagged) reinterpret_cast<std::atomic<int64_t>*>(p_.lost)->store(1, std::memory_order_relaxed);
     if (p_.highest) reinterpret_cast<C*>(p_.highest)[at] = highest;
   }
 

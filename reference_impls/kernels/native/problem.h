@@ -1,4 +1,4 @@
-// What the caller gives: tensors by address and strides, geometry, masks. Mirrored in call.py.
+// What the caller gives: tensors by address and strides, geometry, masks. Mirrored in problem.py.
 #pragma once
 
 #include <c10/util/Half.h>
@@ -41,6 +41,7 @@ struct Problem {
   int64_t mask;                              // bool [B, N] or 0
   Tensor a;
   int64_t flagged;  // bool [H, B, N]
+  int64_t lost;     // an int64 that becomes 1 where a query is flagged
   Tensor inverse;   // 1 / denominator, [H, B, N, source_width or 1]; 0 in rows that have no result
   int64_t highest;  // maxima of the queries' scores, [H, B, N], in the type of sums
   Tensor g, dq, dk, dv, ds;

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import struct
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -21,44 +23,19 @@ tile_panel = 0
 """Tokens of a panel: 16, 32, 48, 64, or 0."""
 
 
-class Rows(ctypes.Structure):
-    """A tensor [H, B, N, width]."""
-
-    _fields_ = [(name, ctypes.c_int64) for name in ("data", "kind", "head", "sample", "token")]
-
-
-def _fields(kind: type, names: str) -> list[tuple[str, type]]:
-    return [(name, kind) for name in names.split()]
+PROBLEM = struct.Struct("=12q d 20q 7q 5q 2q 5q q 25q")
+"""`Problem` of `problem.h`: packed at once, as fields set one by one take as long as a kernel."""
+NOTHING = (0,) * 5
 
 
-_SIZES = "heads batch length key_width value_width source_width sigmoid threshold seed halves"
-_RANGES = "lo hi range_head range_sample without_self slope mask"
-
-
-class Problem(ctypes.Structure):
-    """All that a call needs."""
-
-    _fields_ = [
-        *_fields(ctypes.c_int64, f"{_SIZES} rows panel"),
-        *_fields(ctypes.c_double, "least"),
-        *_fields(Rows, "q k v s"),
-        *_fields(ctypes.c_int64, _RANGES),
-        *_fields(Rows, "a"),
-        *_fields(ctypes.c_int64, "flagged"),
-        *_fields(Rows, "inverse"),
-        *_fields(ctypes.c_int64, "highest"),
-        *_fields(Rows, "g dq dk dv ds"),
-    ]
-
-
-def rows(t: Tensor | None) -> Rows:
-    """Address and strides of a tensor [H, B, N, width] of unit stride in the last axis."""
+def rows(t: Tensor | None) -> tuple[int, ...]:
+    """Address, kind and strides of a tensor [H, B, N, width] of unit stride in the last axis."""
     if t is None:
-        return Rows()
+        return NOTHING
     if not t.numel():
-        return Rows(kind=KINDS[t.dtype])
+        return 0, KINDS[t.dtype], 0, 0, 0
     head, sample, token, _ = t.stride()
-    return Rows(t.data_ptr(), KINDS[t.dtype], head, sample, token)
+    return t.data_ptr(), KINDS[t.dtype], head, sample, token
 
 
 def address(t: Tensor | None) -> int:
@@ -72,7 +49,7 @@ def unit_stride(t: Tensor) -> Tensor:
 
 
 def as_read(call: KernelCall) -> KernelCall:
-    """With the strides and dtypes that the kernel reads; it must live as long as the `Problem`."""
+    """With the strides and dtypes that the kernel reads; it must live as long as its addresses."""
     g, s, mask = call.geometry, call.s, call.mask
     return KernelCall(
         unit_stride(call.q),
@@ -90,39 +67,65 @@ def as_read(call: KernelCall) -> KernelCall:
     )
 
 
-def of(call: KernelCall) -> Problem:
-    """Sizes, options and addresses of what `as_read` returned.
+def of(
+    call: KernelCall,
+    a: Tensor,
+    inverse: Tensor,
+    highest: Tensor,
+    *,
+    least: float = 0.0,
+    flagged: Tensor | None = None,
+    lost: int = 0,
+    g: Tensor | None = None,
+    gradients: Sequence[Tensor | None] = (None,) * 4,
+) -> bytes:
+    """A `Problem` of what `as_read` returned, and of what is written.
 
     Ranges are int32 [H, B or 1] of like strides, without_self bool [H], slope float64 [H].
+
+    Parameters
+    ----------
+    least : float
+        Denominators below it are flagged.
+    lost : int
+        Address of an int64 that becomes 1 where a query is.
     """
-    (q, k, v, s), g, dropout = call[:4], call.geometry, call.dropout
+    (q, k, v, s), ranges, dropout = call[:4], call.geometry, call.dropout
     heads, batch, length, key_width = q.shape
-    all_halves = all(t.dtype == torch.bfloat16 for t in (q, k, v))
-    return Problem(
-        heads=heads,
-        batch=batch,
-        length=length,
-        key_width=key_width,
-        value_width=v.shape[3],
-        source_width=0 if s is None else s.shape[3],
+    all_halves = q.dtype == k.dtype == v.dtype == torch.bfloat16
+    return PROBLEM.pack(
+        heads,
+        batch,
+        length,
+        key_width,
+        v.shape[3],
+        0 if s is None else s.shape[3],
         # Without scores both scale functions leave the bias alone.
-        sigmoid=call.scale_t == "log_sigmoid" and key_width > 0,
-        threshold=-1 if dropout is None else dropout.threshold,
-        seed=0 if dropout is None else dropout.seed,
-        halves=all_halves and _halves(bool(torch.backends.mkldnn.enabled)),
-        rows=tile_rows,
-        panel=tile_panel,
-        q=rows(q),
-        k=rows(k),
-        v=rows(v),
-        s=rows(s),
-        lo=address(g.lo),
-        hi=address(g.hi),
-        range_head=g.lo.stride(0),
-        range_sample=g.lo.stride(1) if g.lo.shape[1] > 1 else 0,
-        without_self=address(g.without_self),
-        slope=address(g.slope),
-        mask=address(call.mask),
+        call.scale_t == "log_sigmoid" and key_width > 0,
+        -1 if dropout is None else dropout.threshold,
+        0 if dropout is None else dropout.seed,
+        all_halves and _halves(bool(torch.backends.mkldnn.enabled)),
+        tile_rows,
+        tile_panel,
+        least,
+        *rows(q),
+        *rows(k),
+        *rows(v),
+        *rows(s),
+        address(ranges.lo),
+        address(ranges.hi),
+        ranges.lo.stride(0),
+        ranges.lo.stride(1) if ranges.lo.shape[1] > 1 else 0,
+        address(ranges.without_self),
+        address(ranges.slope),
+        address(call.mask),
+        *rows(a),
+        address(flagged),
+        lost,
+        *rows(inverse),
+        address(highest),
+        *rows(g),
+        *(number for t in gradients for number in rows(t)),
     )
 
 
@@ -136,7 +139,7 @@ def _halves(enabled: bool) -> bool:
     return _halves_by_setting[enabled]
 
 
-def run(name: str, p: Problem) -> None:
+def run(name: str, problem: bytes) -> None:
     """KernelCall ``attnbench_forward`` or ``attnbench_backward``.
 
     Raises
@@ -146,9 +149,7 @@ def run(name: str, p: Problem) -> None:
     """
     library = loader.library()
     message = ctypes.create_string_buffer(MESSAGE_BYTES)
-    code = getattr(library, f"attnbench_{name}")(
-        ctypes.byref(p), message, ctypes.c_int64(MESSAGE_BYTES)
-    )
+    code = getattr(library, f"attnbench_{name}")(problem, message, ctypes.c_int64(MESSAGE_BYTES))
     if code == OUT_OF_MEMORY:
         raise MemoryError("the native kernel got no memory for its tiles")
     if code:

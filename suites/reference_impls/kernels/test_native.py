@@ -13,7 +13,13 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.measure.run import dispatched
-from reference_impls.kernels.native import attend, native_backward, native_forward, problem
+from reference_impls.kernels.native import (
+    attend,
+    loader,
+    native_backward,
+    native_forward,
+    problem,
+)
 from reference_impls.mechanism import Unsupported
 from suites.support.attending import (
     EVERY,
@@ -143,6 +149,10 @@ def test_compiled_by_inductor_without_a_break() -> None:
     torch.compiler.reset()
     for name in wanted:
         torch.testing.assert_close(found[name], wanted[name])
+
+
+def test_both_sides_agree_how_long_a_problem_is() -> None:
+    assert loader.library().attnbench_problem_bytes() == problem.PROBLEM.size
 
 
 def test_what_it_does_not_do_it_says() -> None:

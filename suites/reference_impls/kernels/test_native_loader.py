@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shutil
 import signal
@@ -21,7 +20,7 @@ import torch
 from reference_impls.kernels import core
 from reference_impls.kernels.geometry import of_masks
 from reference_impls.kernels.native import loader
-from reference_impls.kernels.native.problem import Problem
+from reference_impls.kernels.native.problem import PROBLEM
 from reference_impls.masks import parse_all
 from reference_impls.mechanism import Unsupported
 from suites.support.parameters import has_compiler
@@ -288,7 +287,7 @@ def test_it_builds(tmp_path: Path) -> None:
     library = loader._compile(cxx, loader.flags(cxx), tmp_path)
     code = f"import torch, ctypes; print(ctypes.CDLL({str(library)!r}).attnbench_problem_bytes())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert int(done.stdout) == ctypes.sizeof(Problem)
+    assert int(done.stdout) == PROBLEM.size
 
 
 @pytest.mark.parametrize("used", [("-O3",), ("-O3", "-fopenmp")], ids=["one thread", "OpenMP"])

@@ -201,7 +201,8 @@ def test_each_projection_is_one_product(monkeypatch: pytest.MonkeyPatch) -> None
         with Watch():
             module(x)
     assert seen.count("mm") == 2  # q k v, and W^o
-    assert seen.count("bmm") == 2 + 2 * HEADS  # the two layers of s; scores and sums
+    assert seen.count("bmm") == 1 + 2 * HEADS  # the second layer of s; scores and sums
+    assert seen.count("baddbmm") == 1  # the first
     assert "clone" not in seen
     assert seen.count("cat") == 0
 
