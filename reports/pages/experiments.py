@@ -13,7 +13,7 @@ from reports.core.page import Shown, SourcePage, remark, says, together
 from reports.core.recipes import recipe_text
 from reports.core.tables import Cell
 
-WORDS = (0, 1, 2, 3, 5, 7)
+WORDS = (0, 1, 2, 5)
 NONE = "There is no comparison here: attnbench compare mtsa multi_head makes one."
 
 
@@ -38,11 +38,11 @@ class Experiments(SourcePage):
         several = len({one["device"] for one in rows}) > 1
         shown = [
             {
-                "question": Cell.of(one["question"], to=one["page"]),
-                **{name: one[name] for name in ("arms", "task", "trained by", "replicates")},
+                "question": Cell.of(one["question"], to=one["page"], notes=(one["arms"],)),
                 "verdict": Cell.of(
                     one["verdict"] + one["missing"], notes=tuple(filter(None, [one["difference"]]))
                 ),
+                **{name: one[name] for name in ("trained by", "replicates")},
                 "warnings": Cell.of(str(len(one["warnings"])), hint="; ".join(one["warnings"])),
                 **({"device": one["device"]} if several else {}),
             }

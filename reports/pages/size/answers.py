@@ -290,6 +290,16 @@ def headline(found: Found) -> dict[str, Cell]:
     return lines
 
 
+def tells(found: Found) -> bool:
+    """Whether `headline` says more of a device than what was not measured there."""
+    mechanism = mechanism_of(found.size.mechanism)
+    return (
+        _asked_about(found.answers, found.size) is not None
+        or any(_is(c.first, mechanism) for c in found.trained)
+        or bool(longest(found.device.records, found.size))
+    )
+
+
 HEADLINE = (
     "measured",
     "right?",

@@ -33,6 +33,7 @@ from reports.pages.size.answers import (
     accuracy_table,
     found_at,
     headline,
+    tells,
 )
 
 KINDS = ("time", "anchor", "frontier", "design", "family", "run")
@@ -85,18 +86,23 @@ class Sized:
         return [found_at(d, self.given) for d in self.source.devices if d.has(*KINDS)]
 
     def headline(self) -> Shown:
-        """The mechanism asked about against the baseline: a column per device."""
+        """The mechanism asked about against the baseline: a column per device that tells of it."""
         if not self.found:
             return says([NONE])
-        size, columns = self.found[0].size, [f.device.title for f in self.found]
-        every = [headline(f) for f in self.found]
+        telling = [f for f in self.found if tells(f)] or self.found
+        size, columns = telling[0].size, [f.device.title for f in telling]
+        every = [headline(f) for f in telling]
         rows = {name: [one[name] for one in every] for name in every[0]}
         title = f"{size.mechanism} against {size.baseline}"
         plain = [f"{title}: {', '.join(columns)}"]
         for name, cells in rows.items():
             texts = ["; ".join([*([one] if one else []), *one.notes]) for one in cells]
             plain.append(f"{name}: {' | '.join(texts)}")
-        return Shown(pieces().answer(title, columns, rows), "\n".join(plain))
+        shown = Shown(pieces().answer(title, columns, rows), "\n".join(plain))
+        if silent := [f.device.title for f in self.found if f not in telling]:
+            of_it = f"Nothing of {title} was measured or compared on {'; '.join(silent)}"
+            return together(shown, remark(f"{of_it}. To measure it there: {size.command}"))
+        return shown
 
     def pictures(self) -> Shown:
         """Time and memory of every mechanism, a figure per device."""

@@ -22,7 +22,7 @@ from reports.core.costs import Costs
 from reports.core.figure_data import data_of
 from reports.core.page import Output, Shown, together
 from reports.core.printed_values import printed_costs
-from reports.core.source import DeviceRecords, find
+from reports.core.source import DeviceRecords, Source, find
 from reports.pages import tradeoff as tradeoffs
 from reports.pages import trust
 from reports.pages.attention import page as attention
@@ -137,6 +137,20 @@ def test_memory_has_an_interval_or_says_that_it_has_none(measured: Costs) -> Non
     small = {p: replace(r, below_floor=True, memory_floor=2**17) for p, r in mine.rows.items()}
     told = replace(mine, memory=measured.memory_ratio(small["training"]), rows=small).memory_text
     assert told == "below what can be told (floor 128 KiB)"
+
+
+def test_a_device_that_tells_nothing_of_the_two_has_no_column(
+    source: Source, device: DeviceRecords
+) -> None:
+    others = [r for r in device.records if r["kind"] == "run" and r["model"] == LSTM]
+    silent = replace(device, fingerprint={**device.fingerprint, "model": "Silent"})
+    silent = replace(silent, key="silent", records=tuple(others))
+    for devices, columns in (((device, silent), 1), ((silent,), 1), ((silent, device), 1)):
+        given = replace(source, devices=devices)
+        shown = size.Sized(given, {}, Output(None, "size")).headline()
+        assert shown.html.count('<th scope="col">') == columns, shown.html
+        told = "Nothing of mtsa.fused against multi_head.sdpa was measured or compared on Silent"
+        assert (told in shown.plain) == (len(devices) > 1)
 
 
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
