@@ -156,6 +156,19 @@ def dense(call: KernelCall) -> Tensor:
     return (weights * call.v[:, :, None]).sum(3)
 
 
+def quotient(call: KernelCall) -> Tensor:
+    """The same of sigmoids as Algorithm 1 of the paper has it, sums over the keys divided."""
+    assert call.s is not None
+    n = call.v.shape[2]
+    apart = (torch.arange(n)[:, None] - torch.arange(n)).abs()
+    p = (call.q @ call.k.transpose(-1, -2)).sigmoid()
+    p = p * (-call.geometry.slope[:, None, None, None].to(p.dtype) * apart).exp()
+    p = p * open_pairs(call)
+    e = (call.s - call.s.detach().amax(2, keepdim=True)).exp()
+    divisor = p @ e
+    return (p @ (call.v * e)) / divisor.masked_fill(divisor == 0, 1)
+
+
 def with_gradients(
     a: Tensor, call: KernelCall, cotangent: Tensor | None = None
 ) -> dict[str, Tensor]:
@@ -187,15 +200,20 @@ def got(attend: Attend, call: KernelCall) -> dict[str, Tensor]:
     return with_gradients(a, call)
 
 
-def assert_agrees(attend: Attend, call: KernelCall, capped: bool = False) -> None:
+def assert_agrees(
+    attend: Attend,
+    call: KernelCall,
+    capped: bool = False,
+    yardstick: Callable[[KernelCall], Tensor] = dense,
+) -> None:
     """Assert that values and gradients are the definition's, within what the dtype allows.
 
-    In float64 that is `EXACT`; else twice the error of the definition in the same dtype and the
+    In float64 that is `EXACT`; else twice the error of the yardstick in the same dtype and the
     rounding floor (`harness.verify.budget`), or the cap for values alone.
     """
     found, wanted = got(attend, call), defined(call)
     dtype = DTYPES[call.q.dtype]
-    plain = {} if capped or dtype == "f64" else with_gradients(dense(call), call)
+    plain = {} if capped or dtype == "f64" else with_gradients(yardstick(call), call)
     assert found.keys() == wanted.keys()
     for name, right in wanted.items():
         assert found[name].dtype == call.q.dtype

@@ -19,7 +19,15 @@ from suites.reference_impls.kernels.test_triton import (
     runs_kernels,
     runs_the_interpreter,
 )
-from suites.support.attending import EVERY, Problem, assert_agrees, masks_of, with_leaves
+from suites.support.attending import (
+    EVERY,
+    Problem,
+    assert_agrees,
+    dense,
+    masks_of,
+    quotient,
+    with_leaves,
+)
 
 torch.set_num_threads(1)
 __all__ = ["_bfloat16_products"]
@@ -44,7 +52,10 @@ def test_every_mask_around_the_edges_of_a_tile(width: int, n: int, dtype: torch.
     problem = Problem(
         n=n, batch=1, d_i=width, d_v=width, columns=width, masks=EVERY, padding="tail", scale=0.3
     )
-    assert_agrees(triton.attend, problem.call(dtype, DEVICE))
+    # Of one key a softmax knows that its scores have no gradient; of sums it is what rounding of so
+    # many features leaves, which differs from machine to machine.
+    call, yardstick = problem.call(dtype, DEVICE), quotient if n == 1 else dense
+    assert_agrees(triton.attend, call, yardstick=yardstick)
 
 
 @runs_kernels
