@@ -96,19 +96,23 @@ def latex(rows: Rows, words: Sequence[int] = (0,)) -> str:
 
 
 def markdown(rows: Rows, words: Sequence[int] = (0,)) -> str:
-    """A table as GitHub reads it; columns of `words` are left-aligned."""
+    """A table as GitHub reads it, notes beneath their text; columns of `words` are left-aligned."""
 
-    def line(cells: Iterable[str]) -> str:
-        return "| " + " | ".join(cells) + " |"
+    def line(texts: Iterable[str]) -> str:
+        return "| " + " | ".join(texts) + " |"
 
-    def escaped(cells: Iterable[str]) -> Iterator[str]:
-        for text in cells:
-            inside = str(text).replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
-            inside = inside.replace("<", "&lt;")
-            yield f"**{inside}**" if isinstance(text, Best) else inside
+    def escaped(text: str) -> str:
+        inside = str(text).replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
+        return inside.replace("<", "&lt;")
+
+    def cells(row: Iterable[str]) -> Iterator[str]:
+        for text in row:
+            inside = f"**{escaped(text)}**" if isinstance(text, Best) else escaped(text)
+            notes = text.notes if isinstance(text, Cell) else ()
+            yield "<br>".join(filter(None, [inside, *map(escaped, notes)]))
 
     rule = line("---" if i in words else "---:" for i in range(len(rows[0])))
-    lines = [line(escaped(rows[0])), rule, *(line(escaped(row.values())) for row in rows)]
+    lines = [line(cells(rows[0])), rule, *(line(cells(row.values())) for row in rows)]
     return "\n".join(lines) + "\n"
 
 
