@@ -97,7 +97,7 @@ def called(operator: CustomOpDef, *given: Any) -> Any:
     """What an operator in Python returns; by its body alone, where nobody has to see the operator.
 
     Torch's way to it takes as long as a small input's attention. A compiler, a mode that counts or
-    fakes, a profiler, a transform of functions and a subclass need it.
+    fakes, a profiler, a transform of functions, a subclass and autograd need it.
     """
     seen = (
         torch.compiler.is_compiling()
@@ -105,24 +105,28 @@ def called(operator: CustomOpDef, *given: Any) -> Any:
         or torch.autograd._profiler_enabled()
         or torch._C._are_functorch_transforms_active()
         or type(given[0]) is not Tensor
+        or (
+            torch.is_grad_enabled()
+            and any(isinstance(t, Tensor) and t.requires_grad for t in given)
+        )
     )
     return (operator if seen else operator._init_fn)(*given)
 
 
 def by_hand(
-    forward: Callable[..., tuple[Tensor, ...]],
+    operator: CustomOpDef,
     remember: Callable[[Any, tuple[Any, ...], tuple[Tensor, ...]], None],
     backward: Callable[..., tuple[Any, ...]],
 ) -> Callable[..., tuple[Tensor, ...]]:
-    """An operator with the gradients that are registered for it, for eager calls.
+    """An operator whose last argument says whether gradients are wanted, with those registered.
 
-    Torch's way to those reads the operator's schema again at every call.
+    Torch's way to those reads the operator's schema again at every call; compiled calls need it.
     """
 
     class Called(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, *given: Any) -> tuple[Tensor, ...]:
-            found = forward(*given)
+            found: tuple[Tensor, ...] = called(operator, *given)
             remember(ctx, given, found)
             return found
 
@@ -130,4 +134,9 @@ def by_hand(
         def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
             return backward(ctx, *gradients)
 
-    return Called.apply
+    def run(*given: Any) -> tuple[Tensor, ...]:
+        if given[-1] and not torch.compiler.is_compiling():
+            return Called.apply(*given)
+        return called(operator, *given)
+
+    return run

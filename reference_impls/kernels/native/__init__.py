@@ -7,7 +7,6 @@ number of threads: every sum has one order, whichever thread takes which part.
 from __future__ import annotations
 
 from ctypes import addressof, c_int64
-from functools import partial
 from typing import Any
 
 import torch
@@ -47,9 +46,7 @@ def attend(call: KernelCall) -> tuple[Tensor, Tensor]:
             raise Unsupported(
                 f"{name} is {t.dtype}; the native kernel takes floats of 16 to 64 bits"
             )
-    wanted = call.wants_gradients()
-    trained = wanted and not torch.compiler.is_compiling()
-    a, flagged, *_ = (_trained if trained else _forward)(*call.flat(), wanted)
+    a, flagged, *_ = _run(*call.flat(), call.wants_gradients())
     return a, flagged
 
 
@@ -152,15 +149,12 @@ def _backward(ctx: Any, g: Tensor | None, *others: Tensor | None) -> tuple[Any, 
             "native_forward was called with save=False; give save=True where gradients are needed"
         )
     a, flagged, inverse, highest, *tensors = ctx.saved_tensors
-    # Where there may be a second derivative, the operator says that there is none.
-    run = native_backward if torch.is_grad_enabled() else partial(called, native_backward)
-    found = run(g, a, flagged, inverse, highest, *tensors, *ctx.options)
+    found = called(native_backward, g, a, flagged, inverse, highest, *tensors, *ctx.options)
     return flowing_back(found, tensors[3], 1)
 
 
 register_autograd("attnbench::native_forward", _backward, setup_context=_remember)
-_forward = partial(called, native_forward)
-_trained = by_hand(_forward, _remember, _backward)
+_run = by_hand(native_forward, _remember, _backward)
 
 
 def _no_second_derivative(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:

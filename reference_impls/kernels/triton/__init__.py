@@ -16,7 +16,6 @@ Triton's interpreter, very slowly: for tests.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -59,9 +58,8 @@ def attend(call: KernelCall) -> tuple[Tensor, Tensor]:
     q, k, v, s = call[:4]
     refuse(q, v)
     call = KernelCall(q, k.to(q.dtype), v.to(q.dtype), s, *call[4:])
-    precise, wanted = q.dtype == torch.float32 and exact(), call.wants_gradients()
-    trained = wanted and not torch.compiler.is_compiling()
-    out, _, flagged, *_ = (_trained if trained else _forward)(*call.flat(), precise, wanted)
+    precise = q.dtype == torch.float32 and exact()
+    out, _, flagged, *_ = _run(*call.flat(), precise, call.wants_gradients())
     return out.permute(2, 0, 1, 3), flagged
 
 
@@ -180,12 +178,9 @@ def _differentiate(ctx: Any, g: Tensor | None, *unused: Any) -> tuple[Any, ...]:
         return (None,) * (COUNT + 2)
     saved = ctx.saved_tensors  # read once: checkpointing hands them out once
     tensors, outputs = saved[:TENSORS], saved[TENSORS:]
-    # Where there may be a second derivative, the operator says that there is none.
-    run = triton_backward if torch.is_grad_enabled() else partial(called, triton_backward)
-    found = run(g, *tensors, *ctx.options, *outputs)
+    found = called(triton_backward, g, *tensors, *ctx.options, *outputs)
     return flowing_back(found, tensors[3], 2)
 
 
 triton_forward.register_autograd(_differentiate, setup_context=_setup)
-_forward = partial(called, triton_forward)
-_trained = by_hand(_forward, _setup, _differentiate)
+_run = by_hand(triton_forward, _setup, _differentiate)
