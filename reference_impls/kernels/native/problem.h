@@ -105,6 +105,16 @@ const C* row(const Tensor& t, int64_t h, int64_t b, int64_t i, int64_t width, C*
     }
     case BF16: {
       const bf16* from = t.at<bf16>(h, b, i);
+      if constexpr (std::is_same_v<C, float>) {
+        if (width >= LANES<float>) {
+          in_vectors<float>(width, [&](int64_t c) {
+            Shorts part;
+            std::memcpy(&part, from + c, sizeof part);
+            put(space + c, from_bf16(part));
+          });
+          return space;
+        }
+      }
       for (int64_t c = 0; c < width; ++c) space[c] = C(from_bf16(from[c]));
       return space;
     }
@@ -132,10 +142,11 @@ void put_row(const Tensor& t, int64_t h, int64_t b, int64_t i, int64_t width, co
     }
     case BF16: {
       bf16* to = t.at<bf16>(h, b, i);
-      int64_t c = 0;
-      if constexpr (std::is_same_v<C, float>)
-        for (; c + LANES<float> <= width; c += LANES<float>) put(to + c, load(values + c));
-      for (; c < width; ++c) to[c] = to_bf16(float(values[c]));
+      if constexpr (std::is_same_v<C, float>) {
+        if (width >= LANES<float>)
+          return in_vectors<float>(width, [&](int64_t c) { put(to + c, load(values + c)); });
+      }
+      for (int64_t c = 0; c < width; ++c) to[c] = to_bf16(float(values[c]));
       return;
     }
     default: {

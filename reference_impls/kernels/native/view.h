@@ -80,6 +80,10 @@ struct Tiles {
     narrow = 2 * width <= n;
     panel = n <= 32 || width <= 32 ? 16 : n <= 128 || width <= 192 ? 32 : 64;
     rows = narrow && width <= 192 ? panel : n <= 128 ? 32 : n < 1024 ? 64 : 128;
+#if defined(__AMX_BF16__)
+    // Units for matrices multiply so fast that fewer products gain more than closed pairs cost.
+    if (p.halves && !narrow && n > 32 && n <= 128) panel = rows = 64;
+#endif
     if (p.panel) panel = p.panel;
     if (p.rows) rows = p.rows;
     chunk = backward ? 1 : std::max<int64_t>(1, 256 / panel);
