@@ -22,6 +22,7 @@ from harness.cli.running import print_failures, train_missing, verified_or_refus
 from harness.errors import UsageError
 from harness.experiments import tables
 from harness.experiments.conclusion import Comparison, Conclusion, conclude
+from harness.experiments.costs import workload
 from harness.experiments.declare import (
     declare,
     left_out,
@@ -193,8 +194,9 @@ def _print_task(out: Console, task: str, comparisons: Sequence[Comparison]) -> N
     if costs := tables.cost_rows(comparisons):
         out.print()
         out.print(_table(tables.COSTS, costs))
-    if coverage := next((c.coverage for c in comparisons if c.coverage), ""):
-        say(out, coverage)
+    coverage = next((c.coverage for c in comparisons if c.coverage), "")
+    for said in filter(None, (coverage, workload(r for c in comparisons for r in c.runs))):
+        say(out, said)
 
 
 def _print_overall(out: Console, baseline: str, overall: Overall) -> None:

@@ -12,7 +12,7 @@ from rich.console import Console
 from harness.cli.output import bare_table, console, say, tell_skipped
 from harness.cli.running import print_failures, train_missing, verified_or_refused
 from harness.errors import UsageError
-from harness.experiments.costs import coverage
+from harness.experiments.costs import coverage, workload
 from harness.experiments.design import make_run, surroundings
 from harness.experiments.look import look
 from harness.experiments.model import check_read, parse_model, recipes_of
@@ -31,7 +31,7 @@ def run_train(options: TrainOptions) -> int:
     """Train one model on one task with one seed; returns the exit code."""
     out, folder = console(), options.journal
     registry = Registry(options.given)
-    task = find_task(options.task)
+    task = find_task(options.sized(options.task))
     model = parse_model(options.name, registry)
     (recipe,) = recipes_of(task, [model], options.changes)
     check_read(options.changes, [model], [task], registry, options.vectors)
@@ -158,19 +158,21 @@ def _show(out: Any, record: dict[str, Any], task: Any, choose: str) -> None:
     table.add_column("epoch", justify="right")
     table.add_column("loss", justify="right")
     by_test = choose == "best-on-test"
-    for name in task.metrics:
+    epochs = record.get("epochs") or ()
+    # Not of a further test set, which dev has no part of.
+    metrics = [n for n in task.metrics if any(n in (e.get("dev") or ()) for e in epochs)]
+    for name in metrics:
         table.add_column(f"dev {name}", justify="right")
         if by_test:
             table.add_column(f"test {name}", justify="right")
     table.add_column("seconds", justify="right")
     table.add_column("")
-    epochs = record.get("epochs") or ()
     staged = any("stage" in epoch for epoch in epochs)
     if staged:
         table.add_column("stage")
     for epoch in epochs:
         cells = []
-        for name in task.metrics:
+        for name in metrics:
             for split in ("dev", "test") if by_test else ("dev",):
                 value = (epoch.get(split) or {}).get(name)
                 cells.append("" if value is None else unit_of(name).value(value))
@@ -196,7 +198,7 @@ def _show(out: Any, record: dict[str, Any], task: Any, choose: str) -> None:
         f"{record['parameters']:,} parameters ({record['parameters_with_words']:,} with word "
         f"vectors), {record['seconds']:.1f} s, peak memory {memory}",
     )
-    if record.get("padding"):
-        say(out, f"{record['padding']:.1%} of the positions in training batches are padding")
+    if said := workload([record]):
+        say(out, said)
     if record.get("coverage"):
         say(out, coverage([record]))

@@ -201,6 +201,29 @@ def coverage(runs: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
+def workload(runs: Iterable[Mapping[str, Any]]) -> str:
+    """Padding of the batches, and what of training are its passes; empty where no run tells.
+
+    Medians over the runs of all models: batches are alike for them, where the recipe is.
+    """
+    said, runs = [], list(runs)
+    if padded := [r["padding"] for r in runs if r.get("padding") is not None]:
+        said.append(f"{statistics.median(padded):.1%} of the positions in batches are padding")
+    epochs = [
+        e for r in runs for e in r.get("epochs") or () if e.get("passes") and e.get("seconds")
+    ]
+    if epochs:
+        passes, judging = (
+            statistics.median(e.get(name, 0.0) / e["seconds"] for e in epochs)
+            for name in ("passes", "judging")
+        )
+        said.append(
+            f"of an epoch {passes:.0%} are forward and backward passes, {judging:.0%} judging it; "
+            "the rest is batches and the optimiser"
+        )
+    return "; ".join(said)
+
+
 class Durations:
     """Times of finished runs, by model, task, recipe and vectors.
 

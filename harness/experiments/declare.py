@@ -80,7 +80,7 @@ def planned(options: CompareOptions) -> tuple[CompareOptions, dict[str, Any]]:
     content, found = _read(path)
     changed: dict[str, Any] = {}
     of_field, unsaid = dict(declared(CompareOptions)), CompareOptions()
-    for name in (*ASKED, "all", "choose"):
+    for name in (*ASKED, "all", "choose", "tiny"):
         field = _OPTIONS.get(name, name)
         if getattr(options, field) != getattr(unsaid, field):
             raise UsageError(f"{of_field[field].name} beside {path}: only the file may say it")

@@ -131,6 +131,20 @@ def judged_by(design: Record, pairs: list[Pair], value: Callable[[Record], float
     return Measured(design, pairs, values, difference, equal_p)
 
 
+def further(design: Record, pairs: list[Pair]) -> str:
+    """What the task's other metrics show, by which no verdict goes; empty where it has none."""
+    told = []
+    for metric in (design.get("metrics") or ())[1:]:
+        unit, name = unit_of(metric), str(metric)
+        d = judged_by(
+            design, pairs, lambda run, n=name: float(run["test"].get(n, math.nan))
+        ).difference
+        if d is not None:
+            means = f"{unit.value(d.mean_first)} and {unit.value(d.mean_second)}"
+            told.append(f"{name} {means}, {unit.interval(d)}")
+    return f"further metrics, by which no verdict goes: {'; '.join(told)}" if told else ""
+
+
 @dataclass(frozen=True)
 class Ruled:
     """A verdict, and both p-values by which it is one, as adjusted for their number."""
@@ -259,7 +273,7 @@ SHARE = Unit(100.0, 2, " %", " points")
 _PLAIN = Unit(1.0, 4)
 _UNITS = {
     **dict.fromkeys(("accuracy", "tag_accuracy", "tag_accuracy_unseen", "span_f1"), SHARE),
-    **dict.fromkeys(("bleu", "chrf", "bleu_2017"), Unit(1.0, 2)),
+    **dict.fromkeys(("bleu", "chrf", "bleu_2017", "chrf_2017"), Unit(1.0, 2)),
 }
 
 

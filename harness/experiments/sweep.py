@@ -289,7 +289,8 @@ def sweep_of(options: SweepOptions) -> tuple[Sweep, Surroundings]:
         parts, given = read_file(options.plan)
     else:
         seeds, folds, recipe = options.seeds, options.folds, options.changes
-        parts = [Part(options.models, options.tasks, seeds, folds, recipe, options.vectors)]
+        tasks = tuple(map(options.sized, options.tasks))
+        parts = [Part(options.models, tasks, seeds, folds, recipe, options.vectors)]
     registry = Registry([*given, *options.given])
     fingerprint = device_fingerprint(options.device)
     known: dict[tuple[str, str | None], Surroundings] = {}

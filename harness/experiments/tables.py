@@ -9,7 +9,14 @@ from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.costs import hours_of
 from harness.experiments.examples import STANDING
 from harness.experiments.overall import Overall, OverallRow
-from harness.experiments.replicates import Unit, counted, counted_each, unit_of
+from harness.experiments.replicates import (
+    Unit,
+    counted,
+    counted_each,
+    further,
+    pairs_of,
+    unit_of,
+)
 from harness.stats import PRIOR, Friedman, MeanDifference, Ties, too_few
 from harness.train.task import gathered
 
@@ -175,14 +182,14 @@ def _tests(comparison: Comparison, d: MeanDifference) -> list[tuple[str, str, st
 
 
 def of_examples(comparisons: Sequence[Comparison]) -> list[str]:
-    """What one task's comparisons say of their test examples; of several the same once, by whom."""
+    """What a task's comparisons say beside the verdict; of several the same once, by whom."""
     said: dict[str, list[str]] = {}
     for c in comparisons:
-        for line in c.examples.lines if c.examples else ():
+        others = further(c.design, pairs_of(c.design, c.runs))
+        for line in filter(None, (*(c.examples.lines if c.examples else ()), others)):
             said.setdefault(line, []).append(c.first)
-    if len(comparisons) == 1:
-        return list(said)
-    return [f"{', '.join(models)}: {line}" for line, models in said.items()]
+    several = len(comparisons) > 1
+    return [f"{', '.join(by)}: {line}" if several else line for line, by in said.items()]
 
 
 def cost_rows(comparisons: Sequence[Comparison]) -> list[list[str]]:

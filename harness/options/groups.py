@@ -6,7 +6,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from harness.options import readers as r
-from harness.options.declare import TEXT, option
+from harness.options.declare import TEXT, option, switch
+
+TINY_ROWS, TINY_EPOCHS = 100, 2
+"""What ``--tiny`` leaves of a split, and of training."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +148,21 @@ class Training(Where, Given):
         "--choose",
     )
 
+    tiny: bool = switch(
+        f"Only {TINY_ROWS} examples a split and {TINY_EPOCHS} epochs, to see that it works.",
+        "--tiny",
+    )
+
     @property
     def changes(self) -> tuple[str, ...]:
-        """What of the recipe is changed, ``--choose`` with the rest."""
-        return self.recipe if self.choose is None else (*self.recipe, f"choose={self.choose}")
+        """What of the recipe is changed, ``--choose`` and ``--tiny`` with the rest."""
+        few = (f"epochs={TINY_EPOCHS}",) if self.tiny else ()
+        chosen = () if self.choose is None else (f"choose={self.choose}",)
+        return (*few, *self.recipe, *chosen)
+
+    def sized(self, task: str) -> str:
+        """A task's name, with ``--tiny`` that of its first examples."""
+        if not self.tiny:
+            return task
+        name, _, options = task.removesuffix("]").partition("[")
+        return f"{name}[{options}{',' if options else ''}rows={TINY_ROWS}]"

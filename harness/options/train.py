@@ -121,7 +121,7 @@ class CompareOptions(Training, JsonOutput):
     @property
     def tasks(self) -> tuple[str, ...]:
         """What is trained, the default where nothing is named."""
-        return self.task or (DEFAULT_TASK,)
+        return tuple(map(self.sized, self.task or (DEFAULT_TASK,)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -129,7 +129,7 @@ _SELECTED = Fields({"heads": Number(), "dependents": Number()})
 _EPOCH = Fields(
     {"epoch": int, "seconds": Number(0)},
     {"loss": (int, float), "dev": Mapped((int, float)), "test": Mapped((int, float)), "stage": str,
-     "steps": Number(0), "judging": Number(0)},
+     "steps": Number(0), "judging": Number(0), "passes": Number(0)},
 )  # fmt: skip
 _PLAN = Fields(
     {**dict.fromkeys(("file", "sha256", "committed", "question", "family", "stopping"), str),
@@ -184,7 +184,7 @@ OPTIONAL: Mapping[str, Mapping[str, Shape]] = {
         "epochs": Listed(_EPOCH), "chosen_epoch": int, "parameters": Number(0),
         "parameters_with_words": Number(0), "peak_bytes": Number(), "memory_method": str,
         "examples": Mapped(Number(0)), "coverage": _COVERAGE,
-        "predictions": Fields({"file": str, "sha256": str}), "plan": str,
+        "predictions": Fields({"file": str, "sha256": str}), "plan": str, "padding": Number(0),
         "decoding": Mapped((int, float)), "signatures": Mapped(str),
     },
     "verdict": {"design": str, "designs": Listed(str)},

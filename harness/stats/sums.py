@@ -130,7 +130,8 @@ and are true. Translations: as `bleu` and `chrf`."""
 def summed_p(metric: str, pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[float]:
     """Two-sided p by a paired bootstrap of the examples, for each pair of runs.
 
-    As `harness.stats.crossed.correlation_p`; of translations it is Koehn's (2004).
+    As `harness.stats.crossed.correlation_p`; of translations it is Koehn's (2004). sacrebleu takes
+    absolute values before it centres: what is then exceeded is one side, and its p is smaller.
 
     Parameters
     ----------

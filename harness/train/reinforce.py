@@ -284,13 +284,14 @@ class StagedTrainer(Trainer):
         if self._stage == "base":
             return super()._step(inputs, targets)
         self.policy.select("sampled")
-        with self.policy.noted() as decisions, self._precision():
-            output = self._forward(*inputs)
-        output = output.float()
-        # The policy's gradients first: a step of the base model changes what they were made with.
-        each = self._objective.losses(self.recipe, output, targets)
-        reward, gradients = self.policy.gradients(each, decisions)
-        value = each.mean()
+        with self._timed_passes():
+            with self.policy.noted() as decisions, self._precision():
+                output = self._forward(*inputs)
+            output = output.float()
+            # The policy's gradients first: a step of the base model changes what they are of.
+            each = self._objective.losses(self.recipe, output, targets)
+            reward, gradients = self.policy.gradients(each, decisions)
+            value = each.mean()
         if self._stage == "both":
             self._descend(value)
         self.policy.step(gradients)

@@ -41,6 +41,7 @@ HIGHER_IS_BETTER = MappingProxyType(
         "bleu": True,
         "chrf": True,
         "bleu_2017": True,
+        "chrf_2017": True,
         "mse": False,
         "relative_mse": False,
     }
@@ -88,6 +89,8 @@ class Task:
     one_test_set: bool = False  # whether all seeds are tested on the same examples
     # Of cross-validation, fixed by the corpus alone and shared by all models; 0 for one split.
     folds: int = 0
+    # Of each split so many of the first examples, 0 for all; of any task: ``trec[rows=200]``.
+    rows: int = 0
 
     def recipe_for(self, mechanism: str) -> Recipe:
         """The common recipe, with the number of recipes that were tried for this mechanism."""
@@ -101,27 +104,33 @@ class Task:
         UsageError
             For an option that is not free, or a text that is not of its type or choices.
         """
+        rows = typed("rows", texts.get("rows", "0"), 0)
+        if rows < 0:
+            raise UsageError(f"{self.name}: given rows={rows}; expected 1 or more, 0 for all")
+        texts = {name: text for name, text in texts.items() if name != "rows"}
         for name, text in texts.items():
             if name not in self.free:
                 raise UsageError(
                     f"task {self.name} has no option {name!r}; it has "
-                    f"{', '.join(self.free) or 'none'}"
+                    f"{', '.join((*self.free, 'rows'))}"
                 )
             if text not in self.choices.get(name, (text,)):
                 expected = ", ".join(self.choices[name])
                 raise UsageError(f"{self.name}: given {name}={text}; expected one of {expected}")
         given = {name: typed(name, text, self.options[name]) for name, text in texts.items()}
         other = {name: value for name, value in given.items() if value != self.options[name]}
-        if not other:
+        if not (other or rows):
             return self
         # In the order of the record, so that one task has one name.
         said = [f"{name}={other[name]}" for name in self.options if name in other]
+        said += [f"rows={rows}"] if rows else []
         shared = [text for text in said if text.partition("=")[0] != self.each]
         return replace(
             self,
             name=_bracketed(self.name, said),
             summary=f"{self.summary}; here {','.join(said)}",
             options={**self.options, **other},
+            rows=rows,
             family=_bracketed(self.name, shared) if self.each in other else "",
         )
 
@@ -154,11 +163,23 @@ class Split:
     # ndarray, or list of list of int: class numbers [S] (int64), degrees [S] or vectors [S,
     # outputs] (float32); or a sequence of numbers from 1 on for each example.
     targets: Any
-    also: Mapping[str, Any] = field(default_factory=dict)  # what only the metrics of a kind read
+    # What only the metrics of a kind read; what is a list has an entry for each example.
+    also: Mapping[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """Number of examples."""
         return len(self.targets)
+
+    def first(self, count: int) -> Split:
+        """So many of the first examples, of a split that `also` holds as well."""
+
+        def cut(value: Any) -> Any:
+            if isinstance(value, Split):
+                return value.first(count)
+            return value[:count] if isinstance(value, list) else value
+
+        also = {name: cut(value) for name, value in self.also.items()}
+        return Split(tuple(x[:count] for x in self.inputs), self.targets[:count], also)
 
 
 @dataclass(frozen=True)
@@ -335,6 +356,13 @@ def load(
     if task.folds:
         options["fold"] = fold
     data: Data = resolve(task.load)(place, vectors, recipe.word_width, seed, **options)
+    if task.rows:
+        data = replace(
+            data,
+            **{name: getattr(data, name).first(task.rows) for name in ("train", "dev", "test")},
+            test_items=None if data.test_items is None else data.test_items[: task.rows],
+            seen=None if data.seen is None else data.seen[: task.rows],
+        )
     for name in ("train", "dev", "test"):
         targets = getattr(data, name).targets
         if not len(targets):

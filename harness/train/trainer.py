@@ -106,6 +106,7 @@ class Place:
     total: Tensor
     earlier: float  # seconds it took before the run went on in this process
     began: float  # when this process began with it, by `time.perf_counter`.
+    passes: float = 0.0  # seconds of forward and backward passes; a GPU's are not waited for
 
     def seconds(self) -> float:
         """It took so far."""
@@ -197,7 +198,7 @@ class Trainer:
             "first": self._first,
             "steps": self._steps,
             "recent": self._recent,
-            "place": [place.steps, place.examples, place.total, place.seconds()],
+            "place": [place.steps, place.examples, place.total, place.seconds(), place.passes],
             "spent": self.spent.read(),
             "resumed": self.resumed,
         }
@@ -212,8 +213,9 @@ class Trainer:
         self.epochs = list(state["epochs"])
         self.best_epoch, self.best_value, self.best_state = state["best"]
         self._first, self._steps, self._recent = state["first"], state["steps"], state["recent"]
-        steps, examples, total, seconds = state["place"]
-        self._place = Place(steps, examples, total.to(self.device), seconds, time.perf_counter())
+        steps, examples, total, seconds, passes = state["place"]
+        now = time.perf_counter()
+        self._place = Place(steps, examples, total.to(self.device), seconds, now, passes)
         self.spent.go_on(state["spent"])
         self.resumed = state["resumed"] + 1
         torch.set_rng_state(state["random"])
@@ -248,6 +250,8 @@ class Trainer:
             if self.recipe.choose == "best-on-test":
                 row["test"] = self._evaluate("test", epoch)
             row |= {"judging": time.perf_counter() - began, "seconds": self._place.seconds()}
+            if self.device.type == "cpu":
+                row["passes"] = self._place.passes
             self._place = None
             self.epochs.append(row)
             chosen = row["test" if self.recipe.choose == "best-on-test" else "dev"]
@@ -301,11 +305,19 @@ class Trainer:
 
     def _step(self, inputs: Sequence[Tensor], targets: Tensor) -> Tensor:
         """One step of the optimiser; the loss."""
-        with self._precision():
-            output = self._forward(*inputs)
-        value = self._objective.losses(self.recipe, output.float(), targets).mean()
+        with self._timed_passes():
+            with self._precision():
+                output = self._forward(*inputs)
+            value = self._objective.losses(self.recipe, output.float(), targets).mean()
         self._descend(value)
         return value
+
+    @contextmanager
+    def _timed_passes(self) -> Iterator[None]:
+        assert self._place is not None
+        began = time.perf_counter()
+        yield
+        self._place.passes += time.perf_counter() - began
 
     def _precision(self) -> AbstractContextManager[Any]:
         """Of the forward pass; the backward pass follows it."""
@@ -314,7 +326,8 @@ class Trainer:
 
     def _descend(self, value: Tensor) -> None:
         self._optimiser.zero_grad(set_to_none=True)
-        value.backward()
+        with self._timed_passes():
+            value.backward()
         if self.recipe.clip:
             nn.utils.clip_grad_norm_(self.module.parameters(), self.recipe.clip)
         self._steps += 1

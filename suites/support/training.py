@@ -86,7 +86,7 @@ def numbers(record: dict[str, Any]) -> dict[str, Any]:
         "epochs",
     )
     rows = [
-        {k: v for k, v in row.items() if k not in ("seconds", "judging")}
+        {k: v for k, v in row.items() if k not in ("seconds", "judging", "passes")}
         for row in record["epochs"]
     ]
     return {"epochs": rows, **{k: v for k, v in record.items() if k not in spent}}

@@ -34,7 +34,7 @@ def pairs(source: Tokens, target: Tokens, references: Sequence[str], write: Writ
     """
     previous = [[PADDING, *tokens[:-1]] for tokens in target]
     return Split(
-        (list(source), previous), list(target), {"references": tuple(references), "write": write}
+        (list(source), previous), list(target), {"references": list(references), "write": write}
     )
 
 

@@ -148,6 +148,11 @@ class Texts:
             if target is None:
                 expected = self.classes or (f"a number from 1 to {self.degrees}",)
                 raise self._mistaken(path, number, self.target, row, expected)
+            for column in self.columns:
+                if not row[column].strip():
+                    raise UsageError(
+                        f"{path}:{number}: {column} is empty; expected a text: leave the line out"
+                    )
             targets.append(target)
         sides = [[cut(row[column]) for _, row in rows] for column in self.columns]
         kind = np.float32 if self.degrees else np.int64

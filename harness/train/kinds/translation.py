@@ -84,7 +84,7 @@ class Translation(Objective):
     ``_2017`` are those of it, and predictions are kept of the first alone.
     """
 
-    metrics = MappingProxyType({"bleu": bleu, "chrf": chrf, "bleu_2017": bleu})
+    metrics = MappingProxyType({"bleu": bleu, "chrf": chrf, "bleu_2017": bleu, "chrf_2017": chrf})
 
     def build(
         self,

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 from harness.experiments.conclusion import Comparison, Conclusion
+from harness.experiments.costs import workload
 from harness.experiments.overall import exact_tests
 from harness.experiments.tables import (
     COSTS,
@@ -331,10 +332,11 @@ def _declared(task: str, comparisons: Sequence[Comparison]) -> str:
     )
     paired = "paired" if c.paired else "declared unpaired: two independent groups"
     words = next((one.coverage for one in comparisons if one.coverage), "")
+    work = workload(run for one in comparisons for run in one.runs)
     return (
         f"Task {task}: {counted}, {paired}. Test: {how}. "
         f"Split: {c.design.get('split', 'not recorded')}."
-        + (f" {words[0].upper()}{words[1:]}." if words else "")
+        + "".join(f" {said[0].upper()}{said[1:]}." for said in (words, work) if said)
     )
 
 

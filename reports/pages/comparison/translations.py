@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from harness.experiments.conclusion import Comparison
-from harness.experiments.replicates import is_ok
-from harness.stats import SUMMED
+from harness.experiments.replicates import Record, is_ok
+from harness.stats import SUMMED, ratio_interval
 from harness.stats.sums import ORDERS
 from harness.train.data.parallel import Parallel
 from reports.core.page import Output, Shown, remark, says, together
@@ -44,13 +43,13 @@ def show(place: Output, some: Sequence[Comparison], name: str, arms: Sequence[Ar
     return together(*parts)
 
 
-def _runs(some: Sequence[Comparison], model: str) -> list[Mapping[str, Any]]:
+def _runs(some: Sequence[Comparison], model: str) -> list[Record]:
     """Finished runs of a model."""
     sides = [(c.first, c.sides[0]) for c in some] + [(some[0].second, some[0].sides[1])]
     return next(([run for run in side if is_ok(run)] for m, side in sides if m == model), [])
 
 
-def speeds(runs: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
+def speeds(runs: Sequence[Record]) -> tuple[float, float]:
     """Seconds of an epoch's training, dev's translation left out; sentences translated a second.
 
     Medians over runs; nan where the records don't tell.
@@ -71,6 +70,18 @@ def speeds(runs: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
     return first, second
 
 
+def over_baseline(first: Sequence[Record], second: Sequence[Record]) -> tuple[str, str]:
+    """`speeds` of one model over another's, paired by seed, as ratios with their intervals."""
+    sides = [{r["seed"]: speeds([r]) for r in side} for side in (first, second)]
+    both = [(sides[0][seed], sides[1][seed]) for seed in sides[0] if seed in sides[1]]
+    found = []
+    for which in (0, 1):
+        ratios = [a[which] / b[which] for a, b in both]
+        known = [one for one in ratios if math.isfinite(one)]
+        found.append(str(ratio_interval(known)) if known else "unknown")
+    return found[0], found[1]
+
+
 def _scores(place: Output, name: str, some: Sequence[Comparison], arms: Sequence[Arm]) -> Shown:
     """Precisions and lengths of all runs together, and what training and translating take."""
     rows, numbers = [], []
@@ -83,15 +94,21 @@ def _scores(place: Output, name: str, some: Sequence[Comparison], arms: Sequence
         ratio = said / max(true, 1)
         cells = [f"{100 * share:.1f}" for share in shares]
         times = [f"{v:.1f}" if v == v else "unknown" for v in (epoch, rate)]
-        rows.append([arm.model, *cells, f"{ratio:.3f}", *times])
+        over = over_baseline(_runs(some, arm.model), _runs(some, some[0].second))
+        if arm.model == some[0].second:
+            over = ("1", "1")
+        rows.append([arm.model, *cells, f"{ratio:.3f}", *times, *over])
         known = {f"precision_{n}": share for n, share in enumerate(shares, start=1)}
         costs = {"training_seconds_an_epoch": epoch, "sentences_a_second": rate}
         numbers.append({"model": arm.model, **known, "length_ratio": ratio, **costs})
     orders = [f"{n} words in a row (%)" for n in range(1, ORDERS + 1)]
+    base = f"over {some[0].second}'s"
     columns = ["model", *orders, "length", "training, s an epoch", "sentences a second"]
+    columns += [f"training {base}", f"sentences a second {base}"]
     what = (
         "What of each model's words, and of two, three and four in a row, the references have; its "
-        "length over theirs; the whole model's training, and beam search over the test sets."
+        "length over theirs; the whole model's training, and beam search over the test sets, and "
+        "what each is of the baseline's in the same seed, with its 95 % interval."
     )
     return together(remark(what), place.table(name, numbers, under(columns, rows)))
 

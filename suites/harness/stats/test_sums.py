@@ -6,10 +6,14 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from sacrebleu.significance import PairedTest
 from seqeval.metrics import classification_report, f1_score
 
 from harness.stats import SUMMED, crossed, summed_p
+from harness.stats.crossed import resamples
 from harness.stats.sums import bleu, chrf, has_spans, share, span_f1, spans_of
+from harness.train.kinds.translation import BLEU_SCORE, CHRF_SCORE
+from harness.train.kinds.translation import counts as counts_of
 
 COLUMNS = max(known.last for known in SUMMED.values())
 
@@ -61,6 +65,31 @@ def test_a_difference_between_examples_is_found_and_none_is_not(metric: str) -> 
     apart = [counts(300, seed)[:, :COLUMNS] for seed in range(1, 5)]
     null = summed_p(metric, list(zip(apart[::2], apart[1::2], strict=True)))
     assert all(p > 0.01 for p in null)
+
+
+def test_the_bootstrap_of_translations_draws_what_sacrebleus_draws() -> None:
+    """Theirs takes absolute values before it centres: on our draws that gives their p."""
+    draw = np.random.default_rng(3)
+    references = [" ".join(draw.choice(list("abcdefgh"), 12)) for _ in range(200)]
+    said = [
+        [" ".join("x" if draw.random() < share else w for w in one.split()) for one in references]
+        for share in (0.20, 0.215)
+    ]
+    tables = [
+        np.array([counts_of(*pair) for pair in zip(side, references, strict=True)]) for side in said
+    ]
+    systems = list(zip(("baseline", "system"), reversed(said), strict=True))
+    for metric, name, score in (("bleu", "BLEU", BLEU_SCORE), ("chrf", "chrF2", CHRF_SCORE)):
+        test = PairedTest(systems, {"": score}, [references], test_type="bs", n_samples=4000)
+        theirs = test()[1][name][1].p_value
+        known = SUMMED[metric]
+        own = [table[:, known.first : known.last].astype(float) for table in tables]
+        drawn = np.abs(known.of(resamples(200) @ own[0]) - known.of(resamples(200) @ own[1]))
+        seen = abs(known.value(tables[0]) - known.value(tables[1]))
+        like_theirs = float(np.mean(drawn - drawn.mean() > seen))
+        error = np.sqrt(theirs * (1 - theirs) * (1 / 4000 + 1 / len(drawn)))
+        assert like_theirs == pytest.approx(theirs, abs=4 * error)
+        assert summed_p(metric, [(tables[0], tables[1])])[0] > theirs > 0.02
 
 
 def test_seeds_and_sentences_are_crossed_by_their_parts() -> None:

@@ -101,12 +101,13 @@ def test_time_and_memory_of_all_pieces_count(folder: Path, tmp_path: Path) -> No
     kept = torch.load(file, weights_only=True)
     assert (len(kept["state"]["epochs"]), kept["state"]["place"][0]) == (2, STEPS)
     kept["state"]["spent"] |= {"seconds": 1000.0, "peak_bytes": 10**12}
-    kept["state"]["place"][-1] = 500.0
+    kept["state"]["place"][3:] = [500.0, 400.0]
     torch.save(kept, file)
     record = train(folder, checkpoint=file)
     assert 1000 < record["seconds"] < 1100
     assert record["peak_bytes"] == 10**12
     assert record["epochs"][1]["seconds"] < 500 < record["epochs"][2]["seconds"]
+    assert 0 < record["epochs"][1]["passes"] < 400 == record["epochs"][2]["passes"]
     kept["state"]["spent"] |= {"peak_bytes": None, "memory_method": "no clear_refs here"}
     torch.save(kept, file)
     record = train(folder, checkpoint=file)

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import re
+import shutil
 import subprocess
 from collections import Counter
 from itertools import product
@@ -36,10 +37,11 @@ from harness.train.objective import objective_of
 from harness.train.task import Data, load, task, tasks
 from harness.train.tasks.mirrored_summation import examples
 from harness.train.tasks.sst5 import tokens
-from suites.support.command_line import here
+from suites.support.command_line import here, verified_before
 from suites.support.made_up_data import (
     write_data_directory,
     write_more_corpora,
+    write_reviews,
     write_table,
 )
 from suites.support.real_data import REAL, real
@@ -95,6 +97,26 @@ def test_a_task_loads(
     assert data.encode(text) == [data.encode(word)[0] for word in text.split()]
 
 
+@pytest.mark.parametrize("name", ["trec", "cr", "snli", "ud_ewt", "mirrored_summation"])
+def test_the_first_rows_of_a_task_are_another_task(folder: Path, name: str) -> None:
+    few = task(f"{name}[rows=5]")
+    assert (few.name, few.summary[-13:]) == (f"{name}[rows=5]", "; here rows=5")
+    assert task(f"{name}[rows=0]").name == name
+    whole, cut = _load(name, folder), _load(few.name, folder)
+    for split in ("train", "dev", "test"):
+        mine, every = getattr(cut, split), getattr(whole, split)
+        assert [len(mine), *map(len, mine.inputs)] == [5] * (1 + len(mine.inputs))
+        for a, b in zip((*mine.inputs, mine.targets), (*every.inputs, every.targets), strict=True):
+            assert all(np.array_equal(x, y) for x, y in zip(a, b[:5], strict=True))
+        assert mine.also.keys() == every.also.keys()
+        if name == "ud_ewt":
+            assert len(mine.also["unseen"]) == 5
+            assert mine.also["tags"] == every.also["tags"]
+    if name != "mirrored_summation":
+        assert cut.test_items.tolist() == whole.test_items.tolist()[:5]
+        assert cut.seen.tolist() == whole.seen.tolist()[:5]
+
+
 def test_targets_are_those_of_the_lines(folder: Path) -> None:
     rows = _snli(folder, "test")
     data = _load("snli", folder)
@@ -124,6 +146,9 @@ def test_a_target_that_is_none_is_told_with_its_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"cr/all.tsv.gz:3: label '2'; expected 0, 1"):
         _load("cr", tmp_path)
     columns = ("relatedness", "sentence_a", "sentence_b")
+    write_table(tmp_path / "cr" / "all.tsv.gz", ("label", "text"), [["1", "good"], ["0", " "]])
+    with pytest.raises(UsageError, match=r"all.tsv.gz:3: text is empty; expected a text: leave"):
+        _load("cr", tmp_path)
     for degree in ("6", "much"):
         write_table(tmp_path / "sick" / "train.tsv.gz", columns, [[degree, "a man", "the man"]])
         with pytest.raises(UsageError, match=f"'{degree}'; expected a number from 1 to 5"):
@@ -184,6 +209,32 @@ def test_a_mechanism_that_keeps_its_width_trains_at_the_recipes_width(folder: Pa
     alone = objective_of(record.kind).build(record, "source2token", {}, data, recipe, Registry(), 0)
     hidden: Any = alone.get_submodule("hidden")
     assert hidden.w.shape[0] == data.width, "pooling alone has the words' own width"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ud_ewt", "wnut17", "snli", "multi30k[subwords=40]", "mtl16[domain=books]", "rewriting"],
+)
+def test_a_tiny_run_of_a_task_shows_that_it_works(folder: Path, tmp_path: Path, name: str) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(folder, data)
+    write_reviews(data)
+    for file in task("multi30k").files:
+        rows = [["the man sees a red dog", "der mann sieht ein rote hund"]] * 120
+        write_table(data / f"{file}.gz", ("en_tok", "de_tok"), rows)
+    verified_before(tmp_path / "results")
+    given = [] if name == "rewriting" else ["--data", str(data)]
+    line = f"train multi_head --task {name} --tiny --device cpu --recipe width=16 --recipe heads=2"
+    done = here(*line.split(), *given, "--json", "out.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    record = json.loads((tmp_path / "out.json").read_text())
+    few = f"{name.removesuffix(']')}{',' if '[' in name else '['}rows=100]"
+    assert (record["task"], len(record["epochs"])) == (task(few).name, 2)
+    assert max(record["examples"].values()) <= 100
+    assert 0 < record["epochs"][1]["passes"] < record["epochs"][1]["seconds"]
+    assert re.search(
+        r"of an epoch \d+% are forward and backward passes, \d+% judging it", done.stdout
+    )
 
 
 # Folds.
@@ -302,10 +353,15 @@ def test_options_are_part_of_a_tasks_name() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("mirrored_summation[q=3]", "has no option 'q'; it has length, width, k, train, test"),
+        (
+            "mirrored_summation[q=3]",
+            "has no option 'q'; it has length, width, k, train, test, rows",
+        ),
         ("mirrored_summation[k=x]", "k=x; expected int"),
         ("mirrored_summation[k]", "given 'k'; expected name=value"),
-        ("cr[corpus=mr]", "task cr has no option 'corpus'; it has none"),
+        ("cr[corpus=mr]", "task cr has no option 'corpus'; it has rows"),
+        ("cr[rows=-1]", "given rows=-1; expected 1 or more, 0 for all"),
+        ("cr[rows=few]", "rows=few; expected int"),
         ("mirored[k=3]", "unknown task 'mirored'"),
         ("mirrored_summation[k=25]", "k=25 with length=24"),
         ("mirrored_summation[train=0]", "train=0; expected at"),

@@ -53,6 +53,17 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # Data.
 
 
+def test_the_first_sentences_of_both_test_sets_are_cut(corpus: Path) -> None:
+    whole, cut = loaded(corpus, SHORT), loaded(corpus, "multi30k[subwords=40,rows=7]")
+    for mine, every in (
+        (cut.test, whole.test),
+        (cut.test.also["further"], whole.test.also["further"]),
+    ):
+        assert mine.targets == every.targets[:7]
+        assert mine.also["references"] == every.also["references"][:7]
+        assert mine.also["write"](mine.targets[0]) == mine.also["references"][0]
+
+
 def test_sentences_become_pieces_and_come_back(corpus: Path) -> None:
     data = loaded(corpus, SHORT)
     split = data.test
