@@ -12,6 +12,8 @@ from harness.train.task import Split
 
 POOL_BATCHES = 40
 """Batches that are drawn together and sorted by length inside."""
+MANY_BATCHES = 1000
+"""From so many on there are enough pairs of any two lengths to sort all of them by both."""
 
 
 def lengths(split: Split) -> np.ndarray:
@@ -42,18 +44,21 @@ def order(sizes: np.ndarray, batch: int, generator: np.random.Generator) -> list
     Parameters
     ----------
     sizes : ndarray of int, shape [inputs, S]
-        Examples whose longest input is alike stand together.
+        Examples whose longest input is alike stand together; of very many pairs those of which both
+        are, because one length alone leaves a quarter of SNLI's positions empty.
     batch : int
         Examples per batch; the last one of a pool may have fewer.
     generator : numpy Generator
         Decides the order; equal generators give equal orders, whatever the model.
     """
-    longest = sizes.max(0)
-    shuffled = generator.permutation(len(longest))
+    shuffled, pooled = generator.permutation(sizes.shape[1]), POOL_BATCHES * batch
+    keys = sizes.max(0)[None]
+    if len(sizes) > 1 and len(shuffled) >= MANY_BATCHES * batch:
+        keys, pooled = sizes, len(shuffled)
     out = []
-    for start in range(0, len(shuffled), POOL_BATCHES * batch):
-        pool = shuffled[start : start + POOL_BATCHES * batch]
-        pool = pool[np.argsort(longest[pool], kind="stable")]
+    for start in range(0, len(shuffled), pooled):
+        pool = shuffled[start : start + pooled]
+        pool = pool[np.lexsort(keys[:, pool])]
         out += [pool[i : i + batch] for i in range(0, len(pool), batch)]
     return [out[i] for i in generator.permutation(len(out))]
 

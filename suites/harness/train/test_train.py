@@ -17,7 +17,15 @@ from scipy.stats import pearsonr
 
 from harness.registry import Registry
 from harness.train import trainer
-from harness.train.batches import gather, in_order, lengths, order, padded, padding
+from harness.train.batches import (
+    MANY_BATCHES,
+    gather,
+    in_order,
+    lengths,
+    order,
+    padded,
+    padding,
+)
 from harness.train.data.examples import Examples, in_splits
 from harness.train.encoder import STREAMS, stream
 from harness.train.objective import Objective, objective_of
@@ -266,6 +274,19 @@ def test_batches_hold_examples_of_like_length_in_random_order() -> None:
     assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.3
     other = order(sizes[None], 20, np.random.default_rng(2))
     assert any(set(a) != set(b) for a, b in zip(found, other, strict=True))
+
+
+def test_very_many_pairs_are_sorted_by_both_lengths_few_by_the_longer_one() -> None:
+    draw = np.random.default_rng(0)
+    sizes = np.stack([3 + draw.poisson(11, 50_000), 2 + draw.poisson(6, 50_000)])
+    assert len(sizes[0]) >= MANY_BATCHES * 50
+    found = order(sizes, 50, np.random.default_rng(1))
+    assert sorted(np.concatenate(found)) == list(range(50_000))
+    assert padding(sizes, found) < 0.03
+    again = order(sizes, 50, np.random.default_rng(2))
+    assert not {frozenset(b) for b in found} & {frozenset(b) for b in again}
+    few = sizes[:, :49_000]
+    assert padding(few, order(few, 50, np.random.default_rng(1))) > 0.1
 
 
 def test_padding_is_zero_and_behind() -> None:
