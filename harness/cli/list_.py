@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import harness
 from harness.case import settings
 from harness.cli.output import bare_table, console
 from harness.errors import UsageError
+from harness.experiments.replicates import unit_of
 from harness.json_file import write_json
 from harness.options.measure import ListOptions
 from harness.profile import load_profiles
 from harness.registry import Registry, builtins
-from harness.train.task import tasks
+from harness.train.task import HIGHER_IS_BETTER, Task, tasks
 from reference_impls.mechanism import Mechanism
 
 GOLDEN = Path(harness.__path__[0]).parent / "suites" / "harness" / "verify" / "golden"
@@ -55,7 +57,8 @@ def run_list(options: ListOptions) -> int:
         out.print(f"  {name}: {profile['summary']}")
     out.print("\n[bold]tasks[/]")
     for task in tasks().values():
-        notes = [f"needs data: {', '.join(task.files)}"] if task.files else []
+        notes = [f"judged by {', '.join(task.metrics)}"]
+        notes += [f"needs data: {', '.join(task.files)}"] if task.files else []
         notes += [f"{task.folds} folds"] if task.folds else []
         if task.each:
             notes.append(f"{len(task.choices[task.each])} tasks, one {task.each} each")
@@ -65,18 +68,33 @@ def run_list(options: ListOptions) -> int:
         ]
         notes += [f"options: {', '.join(free)}"] if free else []
         notes += [f"recipes: {', '.join(task.recipes)}"] if task.recipes else []
-        said = f" ({'; '.join(notes)})" if notes else ""
-        out.print(f"  {task.name}: {task.summary}{said}", highlight=False, markup=False)
+        said = f"  {task.name}: {task.summary} ({'; '.join(notes)})"
+        out.print(said, highlight=False, markup=False)
     write_json(
         options.json_file,
         {
             "implementations": rows,
             "settings": [s.name for s in settings()],
             "profiles": list(profiles),
-            "tasks": list(tasks()),
+            "tasks": [_task(task) for task in tasks().values()],
         },
     )
     return 0
+
+
+def _task(task: Task) -> dict[str, Any]:
+    """A task's record; the first metric decides which epoch counts and what is compared."""
+    metrics = [
+        {
+            "name": name,
+            "unit": unit_of(name).of_values.strip() or "none",
+            "higher_is_better": HIGHER_IS_BETTER[name],
+        }
+        for name in task.metrics
+    ]
+    told = ("name", "summary", "source", "kind", "split", "files", "folds", "options", "load")
+    record = {name: getattr(task, name) for name in told}
+    return {**record, "metrics": metrics, "recipe": task.recipe.as_dict()}
 
 
 def _goldens(mechanism: Mechanism) -> str:

@@ -10,9 +10,26 @@ import pytest
 from harness.cli.explain import SECTIONS, about, sections
 from harness.cli.list_ import BEGIN, END, markdown
 from harness.registry import builtins
+from harness.train.task import tasks
 from suites.support.command_line import here
 
 PAGE = Path(__file__).parents[3] / "docs" / "verify.md"
+
+
+def test_every_task_is_listed_with_its_metrics(tmp_path: Path) -> None:
+    done = here("list --json out.json", cwd=tmp_path)
+    told = {one["name"]: one for one in json.loads((tmp_path / "out.json").read_text())["tasks"]}
+    assert list(told) == list(tasks())
+    assert told["wnut17"]["metrics"][0] == {
+        "name": "span_f1",
+        "unit": "%",
+        "higher_is_better": True,
+    }
+    assert told["mirrored_summation"]["metrics"][0]["higher_is_better"] is False
+    assert told["trec"]["recipe"] == tasks()["trec"].recipe.as_dict()
+    assert "(judged by span_f1, tag_accuracy, tag_accuracy_unseen; needs" in " ".join(
+        done.stdout.split()
+    )
 
 
 @pytest.mark.parametrize("name", builtins())
