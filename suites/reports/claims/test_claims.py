@@ -15,7 +15,7 @@ from harness.train.task import tasks
 from reports.claims import ledger, load_claims, score, whose_text
 from reports.claims.device import alternatives, first_fitting, parse
 from reports.claims.ledger import AUDITS, PAGES, QUERIES
-from reports.claims.printed import PAPERS, load_all, published
+from reports.claims.printed import PAPERS, PrintedNumber, load_all, published
 from reports.claims.record import FILE
 from reports.claims.verdict import region
 from reports.contents import NOTEBOOKS
@@ -64,7 +64,7 @@ def test_every_claim_is_complete_and_every_query_used() -> None:
         assert one.statement.endswith("."), one.id
         found = published(one, TABLES)
         if one.tolerance:
-            wanted = region(one.tolerance, found.value)
+            wanted = region(one.tolerance, found)
             assert wanted.least < wanted.most, one.id
             if {"factor", "plus_minus"} & set(one.tolerance):
                 # What is published is itself within the tolerance.
@@ -89,6 +89,10 @@ def test_published_numbers_come_from_the_tables() -> None:
     assert apart.text == ".8720 - .8695 = +0.0025"
 
 
+def printed(value: float, half: float = 0.0) -> PrintedNumber:
+    return PrintedNumber(value, value - half, value + half)
+
+
 @pytest.mark.parametrize(
     ("tolerance", "inside", "outside", "across"),
     [
@@ -109,19 +113,36 @@ def test_three_way(
     outside: tuple[float, float],
     across: tuple[float, float],
 ) -> None:
-    wanted = region(tolerance, 2.0)
+    wanted = region(tolerance, printed(2.0))
     assert wanted.judge(*inside) == "reproduced"
     assert wanted.judge(*outside) == "not reproduced"
     assert wanted.judge(*across) == "undecided"
     assert wanted.judge(math.nan, math.nan) == "undecided"
 
 
+@pytest.mark.parametrize(
+    ("number", "least", "most"),
+    [
+        (printed(0.923, 0.005), 0.923 / 1.5, 1.0),
+        (printed(1.07, 0.05), 1.0, 1.07 * 1.5),
+        (printed(1.006, 0.006), 1.006 / 1.5, 1.006 * 1.5),  # 180s / 179s may be 1 before rounding
+        (printed(0.211, 0.001), 0.211 / 1.5, 0.211 * 1.5),
+    ],
+)
+def test_a_factor_does_not_reach_to_the_other_side_of_equality(
+    number: PrintedNumber, least: float, most: float
+) -> None:
+    wanted = region({"factor": 1.5}, number)
+    assert (wanted.least, wanted.most) == pytest.approx((least, most))
+    assert ("and at" in wanted.says) == (1.0 in (wanted.least, wanted.most))
+
+
 def test_tolerances_that_can_not_be_are_refused() -> None:
     for tolerance in ({}, {"factor": 2, "alike": 2}, {"nearly": 1}):
         with pytest.raises(ValueError, match="tolerance"):
-            region(tolerance, 1.0)
+            region(tolerance, printed(1.0))
     with pytest.raises(ValueError, match="needs a published value"):
-        region({"factor": 1.5}, math.nan)
+        region({"factor": 1.5}, PrintedNumber())
 
 
 FAMILY = """
