@@ -184,7 +184,7 @@ def slope(claim: Claim, device: DeviceFrames) -> Evidence:
     elif timed and math.isnan(fit.low):
         said += "; one block holds all lengths: a machine that moved would look the same"
     elif not timed and fit.blocks < LEAST_READINGS:
-        said += f"; a verdict needs {LEAST_READINGS} readings"
+        said += f"; fewer than the {LEAST_READINGS} readings that a verdict needs"
     else:
         answer = None
     keys = device.keys(*cases, kinds=kinds)

@@ -173,7 +173,7 @@ def _verdict(
 ) -> Verdict:
     printed = published(claim, tables)
     wanted = region(claim.tolerance, printed) if claim.tolerance else None
-    measured = claim.kind == "measured" and math.isfinite(evidence.value)
+    measured = claim.sort in ("cost", "accuracy") and math.isfinite(evidence.value)
     answer = evidence.answer
     if answer is None:
         answer = "undecided" if wanted is None else wanted.judge(evidence.low, evidence.high)

@@ -182,7 +182,7 @@ class Verdict(Evidence):
         if self.claim.query in RATIOS:
             return "x"
         if self.claim.query == "accuracy_difference":
-            metric = str(self.claim.parameters.get("metric", "accuracy"))
+            metric = self.claim.metric
             return unit_of(metric).of_differences or f" {metric}"
         return ""
 

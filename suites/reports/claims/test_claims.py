@@ -12,7 +12,7 @@ import pytest
 from harness.errors import UsageError
 from harness.registry import Registry
 from harness.train.task import tasks
-from reports.claims import ledger, load_claims, score, whose_text
+from reports.claims import ledger, load_claims, score, score_lines, shown, whose_text
 from reports.claims.device import alternatives, first_fitting, parse
 from reports.claims.ledger import AUDITS, PAGES, QUERIES
 from reports.claims.printed import PAPERS, PrintedNumber, load_all, published
@@ -284,6 +284,17 @@ def test_what_is_no_claim_of_the_paper_or_counted_already_is_told_and_not_counte
     assert not whose_text(verdicts[0].claim)
     assert verdicts[3].measured.endswith("]x")
     assert verdicts[3].unit == "x"
+
+
+def test_a_stress_test_of_arithmetic_is_no_accuracy_and_counted_once() -> None:
+    """It trains nothing; and what it finds wrong is a finding, no check of ours that fails."""
+    one = claim("exact", name="stress", parameters={"check": "a"})
+    other = claim("exact", name="stressed", parameters={"check": "b"})
+    verdicts = ledger({"d": RECORDS, "e": RECORDS}, claims=[one, other])
+    lines = score_lines(verdicts, {"d": "Fast", "e": "Slow"})
+    assert lines == ["exact: 1 reproduced, 1 not reproduced"]
+    assert [v.id for v in shown(verdicts)] == ["stress", "stressed"]
+    assert not any(v.failed_exactly or v.direction for v in verdicts)
 
 
 def test_what_is_not_testable_says_what_is_lacking(tmp_path: Path) -> None:

@@ -218,7 +218,7 @@ def test_growth_of_memory() -> None:
     for few in (1, 2):
         v = judged("slope", read(few), {"plus_minus": 0.25}, 1.0, **where)
         assert v.verdict == "undecided"
-        assert "a verdict needs 3 readings" in v.reason
+        assert "fewer than the 3 readings that a verdict needs" in v.reason
     v = judged("slope", records, {"plus_minus": 0.25}, 1.0, **where)
     assert v.value == pytest.approx(1.0)
     assert v.verdict == "reproduced"
