@@ -79,7 +79,7 @@ def by_design(claim: Claim, declared: Sequence[Declared]) -> Evidence:
     low, high = sorted((scale * d.low, scale * d.high))
     whole = selecting_everything(zip((c.first, c.second), c.sides, strict=True))
     said = ["; ".join([_said(family, c), *whole])]
-    said += [f"In another form: {_said(*other)}" for *other, _ in others]
+    said += [f"In another form: {_said(whose, other)}" for whose, other, _ in others]
     # Of an equality the claim's own margin decides.
     decided = c.verdict in DECIDED or "positive" not in claim.tolerance
     void = bool(c.flaws or whole or c.verdict in UNDECIDABLE)
@@ -110,7 +110,7 @@ def trained_by(sides: Mapping[str, Sequence[Record]]) -> str:
     And by what their epoch was chosen.
     """
     runs = {model: _finished(some) for model, some in sides.items()}
-    every = [r.get("recipe") for some in runs.values() for r in some]
+    every = [r.get("recipe") or {} for some in runs.values() for r in some]
     if not all(every):
         return "recipe not recorded"
     recipes = {model: recipe_text(some) for model, some in runs.items()}

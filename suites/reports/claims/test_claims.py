@@ -72,6 +72,8 @@ def test_every_claim_is_complete_and_every_query_used() -> None:
         if one.query in ("time_ratio", "memory_ratio", "slope", "accuracy_difference"):
             assert one.tolerance, one.id
             assert one.setup, one.id
+        if one.query in ("accuracy_difference", "difference_over_tasks"):
+            assert "recipe" not in one.setup, one.id  # the runs say it
         assert (one.page or PAGES.get(one.kind, "claims")) in pages, one.id
         assert one.kind != "not testable" or one.why.endswith("."), one.id
 
