@@ -146,6 +146,8 @@ def _peaks(device: DeviceFrames, first: str, second: str) -> Evidence | None:
 def slope(claim: Claim, device: DeviceFrames) -> Evidence:
     """Growth with length as a power of it, fitted to the longest lengths (within a factor of 4).
 
+    Of fewer than `LEAST_READINGS` of memory nothing is concluded, and of times in one block.
+
     Parameters: ``first`` (names), ``cost`` ("time" or "memory"), ``phase``, and ``reach``: a sweep
     that ends before it says nothing of the power, because terms of a lower one still lead.
     """
@@ -181,6 +183,8 @@ def slope(claim: Claim, device: DeviceFrames) -> Evidence:
         said += f"; the sweep ends before N = {p['reach']}, where the leading term shows"
     elif timed and math.isnan(fit.low):
         said += "; one block holds all lengths: a machine that moved would look the same"
+    elif not timed and fit.blocks < LEAST_READINGS:
+        said += f"; fewer than the {LEAST_READINGS} readings that a verdict needs"
     else:
         answer = None
     keys = device.keys(*cases, kinds=kinds)

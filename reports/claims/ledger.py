@@ -12,7 +12,7 @@ from harness.case import parse
 from harness.stats import ALPHA, holm
 from reports.claims import arithmetic, costs, models, retests
 from reports.claims.device import DeviceFrames
-from reports.claims.printed import Asked, Tables, load_all, published
+from reports.claims.printed import Asked, PrintedNumber, Tables, load_all, published
 from reports.claims.record import SORTS, Claim, Sort, load_claims
 from reports.claims.verdict import (
     ANSWERS,
@@ -172,8 +172,8 @@ def _verdict(
     hardware: str,
 ) -> Verdict:
     printed = published(claim, tables)
-    wanted = region(claim.tolerance, printed.value) if claim.tolerance else None
-    measured = claim.kind == "measured" and math.isfinite(evidence.value)
+    wanted = region(claim.tolerance, printed) if claim.tolerance else None
+    measured = claim.sort in ("cost", "accuracy") and math.isfinite(evidence.value)
     answer = evidence.answer
     if answer is None:
         answer = "undecided" if wanted is None else wanted.judge(evidence.low, evidence.high)
@@ -187,13 +187,17 @@ def _verdict(
         wanted="" if wanted is None else wanted.says,
         device=device,
         page=page_of(page, device) if page else "",
-        direction=_direction(claim, evidence, wanted, printed.value, answer) if measured else "",
+        direction=_direction(claim, evidence, wanted, printed, answer) if measured else "",
         hardware=hardware if measured and claim.sort == "cost" else "",
     )
 
 
 def _direction(
-    claim: Claim, evidence: Evidence, wanted: Region | None, printed: float, answer: Answer
+    claim: Claim,
+    evidence: Evidence,
+    wanted: Region | None,
+    printed: PrintedNumber,
+    answer: Answer,
 ) -> str:
     """Whom a result favours that is not the published one; see `Verdict.direction`."""
     if answer == "reproduced":
@@ -202,11 +206,13 @@ def _direction(
         return ""
     middle = 1.0 if claim.query in RATIOS else 0.0
     # What is claimed to be positive, or was printed on one side of equality, lies on the other.
-    claimed = (1.0 if wanted.strict else printed) - middle
+    claimed = 1 if wanted.strict else printed.side(middle)
     beyond = [end - middle for end in (evidence.low, evidence.high)]
-    if math.isfinite(claimed) and claim.query != "slope" and max(claimed * b for b in beyond) < 0:
+    if claimed and claim.query != "slope" and max(claimed * b for b in beyond) < 0:
         return "opposite"
-    reference = printed if math.isfinite(printed) else evidence.value - wanted.side(evidence.value)
+    reference = printed.value
+    if math.isnan(reference):
+        reference = evidence.value - wanted.side(evidence.value)
     above = evidence.value > reference
     return "less favourable" if above == (claim.sort == "cost") else "more favourable"
 

@@ -6,10 +6,10 @@ import itertools
 import math
 import shlex
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.experiments.conclusion import Comparison, Conclusion
+from harness.experiments.conclusion import Conclusion
 from harness.experiments.costs import epoch_seconds
 from harness.experiments.overall import OverallRow
 from harness.experiments.replicates import unit_of
@@ -17,6 +17,14 @@ from harness.experiments.tables import overall_without
 from harness.experiments.warnings import DECIDED, selecting_everything, training_flaws
 from harness.stats import compare_means, ratio_interval, t_interval
 from harness.train.task import by_common_recipe, gathered
+from reports.claims.declared import (
+    by_design,
+    declared_for,
+    judged_in,
+    keys_of,
+    sides_of,
+    trained_by,
+)
 from reports.claims.device import (
     DeviceFrames,
     Record,
@@ -32,8 +40,6 @@ from reports.core.trained import ModelRuns, against
 
 LEAST_SEEDS = 5
 """With fewer nothing is concluded."""
-UNDECIDABLE = ("descriptive only", "unfinished")
-"""Verdicts on too little to conclude anything."""
 
 Draw = tuple[int, int]
 """Seed, and fold; -1 where there are no folds."""
@@ -56,7 +62,7 @@ def _rank(runs: Sequence[Record]) -> tuple[int, bool, str]:
 def pairs_of(claim: Claim, device: DeviceFrames) -> PairedRuns:
     """The preferred pair of models with enough draws in common, or the one with most."""
     p = claim.parameters
-    runs = [r for r in device.runs if r.get("task") == p["task"] and _metric(claim) in r["test"]]
+    runs = [r for r in device.runs if r.get("task") == p["task"] and claim.metric in r["test"]]
     recorded = [str(r["model"]) for r in runs]
     names = (first_fitting(p[side], recorded) for side in ("first", "second"))
     best: PairedRuns = {}
@@ -77,77 +83,6 @@ def pairs_of(claim: Claim, device: DeviceFrames) -> PairedRuns:
     return best
 
 
-Declared = tuple[Conclusion, Comparison, int]
-"""A comparison, the family it is judged in, and 1 or, where its sides are the claim's turned, -1.
-"""
-
-
-def declared_for(claim: Claim, device: DeviceFrames) -> Declared | None:
-    """The declared comparison that answers a claim: one question has one family.
-
-    Declared before its runs rather than exploratory, by a design file rather than by a command,
-    trained alike rather than not (which decides nothing), of the names that the claim prefers, in
-    the largest family; None if none is finished.
-    """
-    p = claim.parameters
-    found: list[tuple[tuple[bool, bool, bool, int, int, str], Declared]] = []
-    for family in device.conclusions:
-        planned, at = family.record.get("plan") is not None, str(family.record.get("at"))
-        for c in family.comparisons:
-            if c.task != p["task"] or c.metric != _metric(claim) or not c.complete:
-                continue
-            for sign, nearness in _sides(claim, c.first, c.second) if c.difference else ():
-                rank = (not c.exploratory, planned, not c.flaws, nearness, c.together, at)
-                found.append((rank, (family, c, sign)))
-    return max(found, key=lambda one: one[0], default=(None, None))[1]
-
-
-def _sides(claim: Claim, first: str, second: str) -> Iterator[tuple[int, int]]:
-    """1, or -1 where they are the claim's turned, and how near to the names that it prefers."""
-    p = claim.parameters
-    for sign, (one, other) in ((1, (first, second)), (-1, (second, first))):
-        far = (_place(p["first"], one), _place(p["second"], other))
-        if None not in far and same_form(one, other, p["first"]):
-            yield sign, -sum(place or 0 for place in far)
-
-
-def _place(given: str | Sequence[str], name: str) -> int | None:
-    """Which of a claim's names a recorded one is, the preferred is 0; None for none of them."""
-    fits = (i for i, text in enumerate(alternatives(given)) if first_fitting(text, [name]))
-    return next(fits, None)
-
-
-def _by_design(claim: Claim, declared: Declared) -> Evidence:
-    """What a declared comparison says, with the verdict it has wherever it is shown."""
-    family, c, sign = declared
-    d, unit = c.difference, c.unit
-    assert d is not None
-    scale = sign * (unit.scale if c.higher_is_better else -unit.scale)
-    low, high = sorted((scale * d.low, scale * d.high))
-    plan = family.record.get("plan")
-    said = f"{c.sentence}; judged in {plan['file'] if plan else family.title}"
-    whole = selecting_everything(zip((c.first, c.second), c.sides, strict=True))
-    # Of an equality the claim's own margin decides.
-    decided = c.verdict in DECIDED or "positive" not in claim.tolerance
-    void = c.flaws or whole or c.verdict in UNDECIDABLE
-    return Evidence(
-        scale * d.difference,
-        low,
-        high,
-        f"{'; '.join([said, *whole])}.",
-        _keys(c.runs),
-        answer=_undecided(not decided or bool(void)),
-    )
-
-
-def _keys(runs: Iterable[Record]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(str(r["key"]) for r in runs))
-
-
-def _metric(claim: Claim) -> str:
-    return str(claim.parameters.get("metric", "accuracy"))
-
-
 def _none_paired(claim: Claim, recipe: Sequence[str] = ()) -> Evidence:
     p = claim.parameters
     first, second = (alternatives(p[side])[0] for side in ("first", "second"))
@@ -164,15 +99,14 @@ def accuracy_difference(claim: Claim, device: DeviceFrames) -> Evidence:
     Parameters: ``first``, ``second`` (names, the preferred first), ``task``, ``metric``; ``recipe``
     is what the command that trains them adds.
     """
-    declared = declared_for(claim, device)
-    if declared is not None:
-        return _by_design(claim, declared)
+    if declared := declared_for(claim, device):
+        return by_design(claim, declared)
     p = claim.parameters
-    task, metric = p["task"], _metric(claim)
+    task, metric = p["task"], claim.metric
     pairs = pairs_of(claim, device)
     if not pairs:
         return _none_paired(claim, p.get("recipe", ()))
-    keys = _keys(itertools.chain(*pairs.values()))
+    keys = keys_of(itertools.chain(*pairs.values()))
     first, second = (
         ModelRuns(str(runs[0]["model"]), task, metric, runs)
         for runs in zip(*pairs.values(), strict=True)
@@ -205,7 +139,8 @@ def accuracy_difference(claim: Claim, device: DeviceFrames) -> Evidence:
         answer = "undecided"
     # An equality is not concluded from this test.
     p_value = d.p if answer is None and "positive" in claim.tolerance else math.nan
-    said = f"{said}; p = {d.p:.2g}; declared in no family."
+    how = trained_by({m.model: m.runs for m in (first, second)})
+    said = f"{said}; p = {d.p:.2g}; {how}; declared in no family."
     return Evidence(
         scale * d.difference,
         low,
@@ -234,8 +169,8 @@ def difference_over_tasks(claim: Claim, device: DeviceFrames) -> Evidence:
         for row in () if family.overall is None else family.overall.rows:
             if gathered(row.shared) != (p["task"],) or row.tasks.difference is None:
                 continue
-            for sign, nearness in _sides(claim, row.model, family.baseline):
-                found.append(((early, planned, nearness, at), (family, row, sign)))
+            for sign, names in sides_of(claim, row.model, family.baseline):
+                found.append(((early, planned, -sum(names), at), (family, row, sign)))
     if not found:
         return _none_paired(claim, p.get("recipe", ()))
     family, row, sign = max(found, key=lambda one: one[0])[1]
@@ -243,17 +178,17 @@ def difference_over_tasks(claim: Claim, device: DeviceFrames) -> Evidence:
     assert d is not None
     scale = sign * unit.scale
     low, high = sorted((scale * d.low, scale * d.high))
-    plan = family.record.get("plan")
+    runs = [r for c in family.comparisons if c.first == row.model for r in c.runs]
     said = [
         f"{row.model} against {family.baseline}, means over the {len(row.shared)} tasks of "
         f"{p['task']}: {unit.difference(d.difference)}{unit.of_differences} {unit.bounds(d)}, "
         f"p Holm {row.adjusted_p:.2g}, {row.verdict}; {row.tasks.wins} better, {row.tasks.losses} "
         f"worse (sign test p = {row.tasks.sign_p:.2g})",
         *(text for text in overall_without(family) if text.startswith(f"{row.model} ")),
-        f"judged in {plan['file'] if plan else family.title}",
+        trained_by({m: [r for r in runs if r["model"] == m] for m in (row.model, family.baseline)}),
+        judged_in(family),
     ]
-    runs = [r for c in family.comparisons if c.first == row.model for r in c.runs]
-    keys, answer = _keys(runs), _undecided(row.verdict not in DECIDED)
+    keys, answer = keys_of(runs), _undecided(row.verdict not in DECIDED)
     return Evidence(scale * d.difference, low, high, f"{'; '.join(said)}.", keys, answer=answer)
 
 
@@ -265,7 +200,7 @@ def epoch_ratio(claim: Claim, device: DeviceFrames) -> Evidence:
     pairs = pairs_of(claim, device)
     if not pairs:
         return _none_paired(claim)
-    keys = _keys(itertools.chain(*pairs.values()))
+    keys = keys_of(itertools.chain(*pairs.values()))
     first, second = next(iter(pairs.values()))
     t = ratio_interval([epoch_seconds(a) / epoch_seconds(b) for a, b in pairs.values()])
     said = (
@@ -316,7 +251,7 @@ def selected_shares(claim: Claim, device: DeviceFrames) -> Evidence:
         f"{d.mean_second:.1f} % as heads, {d.count_first} seeds"
         f"{': too few to conclude' if few else ''}."
     )
-    keys = _keys(runs)
+    keys = keys_of(runs)
     return Evidence(d.difference, d.low, d.high, said, keys, answer=_undecided(few))
 
 
@@ -370,7 +305,7 @@ def _over_sentences(claim: Claim, device: DeviceFrames, field: str, scale: float
         f"{newest['model']} on {newest['task']}, {len(runs)} seed{'s' * (len(runs) != 1)}, "
         f"{sentences} sentences"
     )
-    keys = _keys(runs)
+    keys = keys_of(runs)
     if len(runs) < LEAST_SEEDS:
         few = f"{said}: fewer than {LEAST_SEEDS} seeds, nothing is concluded."
         return Evidence(mean, mean, mean, few, keys, answer="undecided")

@@ -18,6 +18,8 @@ PAPERS = ("mtsa", "multi_scale", "disan", "resan")
 """Those transcribed, by the names of their files."""
 Tables = Mapping[str, Mapping[str, Any]]
 """Transcriptions by paper."""
+ROUNDING = 1e-9
+"""Of binary fractions: 3.1 - 0.05 is a little more than 3.05."""
 _CELL = re.compile(r"(?P<mean>\d*\.\d+)(?:\s*\((?P<sd>\d*\.\d+)\))?")
 _NUMBER = re.compile(r"(?P<value>-?\d*(?:\.(?P<digits>\d+)|\d))\s*(?P<unit>[a-zA-Z%]*)")
 
@@ -50,6 +52,11 @@ class PrintedNumber:
     def half(self) -> float:
         """Half a unit of the last printed digit."""
         return (self.high - self.low) / 2
+
+    def side(self, of: float) -> int:
+        """Whether it lies below (-1) or above (1) a number; 0 where rounding allows either."""
+        room = ROUNDING * max(1.0, abs(of))
+        return (self.low > of + room) - (self.high < of - room)
 
     def over(self, other: PrintedNumber) -> PrintedNumber:
         """The ratio to another; both positive."""

@@ -17,7 +17,7 @@ Sort = Literal["audit", "exact", "cost", "accuracy", "not testable"]
 SORTS: tuple[Sort, ...] = get_args(Sort)
 """Kinds of claims whose verdicts are counted together; no number is over several of them."""
 COSTS = ("time_ratio", "memory_ratio", "epoch_ratio", "slope")
-"""Queries about costs; all others of measured claims are about what trained models do."""
+"""Queries about costs; of measured claims all others but *exact* are about trained models."""
 WHOSE = ("paper", "elsewhere", "ours")
 LACKS = ("hardware", "data", "not built")
 _NAME = "$"
@@ -78,9 +78,17 @@ class Claim:
     @property
     def sort(self) -> Sort:
         """With which claims it is counted."""
-        if self.kind == "measured":
-            return "cost" if self.query in COSTS else "accuracy"
-        return self.kind
+        if self.kind != "measured":
+            return self.kind
+        if self.query == "exact":
+            # How far arithmetic is right is measured; no model is trained for it.
+            return "exact"
+        return "cost" if self.query in COSTS else "accuracy"
+
+    @property
+    def metric(self) -> str:
+        """What the runs that it asks for are compared by."""
+        return str(self.parameters.get("metric", "accuracy"))
 
     @property
     def counted(self) -> bool:

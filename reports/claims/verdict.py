@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from harness.experiments.replicates import unit_of
-from reports.claims.printed import size_text
+from reports.claims.printed import ROUNDING, PrintedNumber, size_text
 from reports.claims.record import Claim
 
 Answer = Literal["reproduced", "not reproduced", "undecided", "not testable here"]
 ANSWERS: tuple[Answer, ...] = get_args(Answer)
-ROUNDING = 1e-9
 RATIOS = ("time_ratio", "memory_ratio", "epoch_ratio")
 """Queries whose answer is a ratio of costs."""
 NOT_MEASURED = "not measured yet"
@@ -41,7 +40,7 @@ class Region:
             inside = low > self.least and high < self.most
             outside = high <= self.least or low >= self.most
         else:
-            # 3.1 - 0.05 is a little more than 3.05: an end is reached all the same.
+            # An end is reached all the same where binary fractions just miss it.
             least, most = (_nearly(self.least, -1), _nearly(self.most, 1))
             inside = low >= least and high <= most
             outside = high < least or low > most
@@ -53,8 +52,10 @@ def _nearly(end: float, sign: int) -> float:
     return end + sign * ROUNDING * max(1.0, abs(end)) if math.isfinite(end) else end
 
 
-def region(tolerance: Mapping[str, Any], published: float) -> Region:
+def region(tolerance: Mapping[str, Any], published: PrintedNumber) -> Region:
     """Read the tolerance of a claim.
+
+    A factor does not reach beyond equality: what was printed as faster is not reproduced by slower.
 
     Parameters
     ----------
@@ -62,8 +63,8 @@ def region(tolerance: Mapping[str, Any], published: float) -> Region:
         One of ``factor`` (published value times or over it), ``plus_minus`` (around the published
         value), ``alike`` (a ratio within it of 1), ``margin`` (a difference within it of 0),
         ``at_most``, ``at_least``, ``positive`` (a difference above 0).
-    published : float
-        nan without one.
+    published : PrintedNumber
+        Without a value where nothing is printed.
 
     Raises
     ------
@@ -73,15 +74,21 @@ def region(tolerance: Mapping[str, Any], published: float) -> Region:
     if len(tolerance) != 1:
         raise ValueError(f"given tolerance {dict(tolerance)}; expected exactly one")
     ((kind, size),) = tolerance.items()
-    if kind in ("factor", "plus_minus") and math.isnan(published):
+    value = published.value
+    if kind in ("factor", "plus_minus") and math.isnan(value):
         raise ValueError(f"tolerance {kind} needs a published value")
     match kind:
         case "factor":
-            says = f"within {size:g}x of {published:.3g}"
-            return Region(published / size, published * size, says)
+            says = f"within {size:g}x of {value:.3g}"
+            least, most, side = value / size, value * size, published.side(1.0)
+            if side < 0 and most > 1:
+                return Region(least, 1.0, f"{says}, and at most 1")
+            if side > 0 and least < 1:
+                return Region(1.0, most, f"{says}, and at least 1")
+            return Region(least, most, says)
         case "plus_minus":
-            says = f"within {size:g} of {published:.4g}"
-            return Region(published - size, published + size, says)
+            says = f"within {size:g} of {value:.4g}"
+            return Region(value - size, value + size, says)
         case "alike":
             return Region(1 / size, size, f"alike: within {size:g}x of each other")
         case "margin":
@@ -175,7 +182,7 @@ class Verdict(Evidence):
         if self.claim.query in RATIOS:
             return "x"
         if self.claim.query == "accuracy_difference":
-            metric = str(self.claim.parameters.get("metric", "accuracy"))
+            metric = self.claim.metric
             return unit_of(metric).of_differences or f" {metric}"
         return ""
 

@@ -12,10 +12,10 @@ import pytest
 from harness.errors import UsageError
 from harness.registry import Registry
 from harness.train.task import tasks
-from reports.claims import ledger, load_claims, score, whose_text
+from reports.claims import ledger, load_claims, score, score_lines, shown, whose_text
 from reports.claims.device import alternatives, first_fitting, parse
 from reports.claims.ledger import AUDITS, PAGES, QUERIES
-from reports.claims.printed import PAPERS, load_all, published
+from reports.claims.printed import PAPERS, PrintedNumber, load_all, published
 from reports.claims.record import FILE
 from reports.claims.verdict import region
 from reports.contents import NOTEBOOKS
@@ -64,7 +64,7 @@ def test_every_claim_is_complete_and_every_query_used() -> None:
         assert one.statement.endswith("."), one.id
         found = published(one, TABLES)
         if one.tolerance:
-            wanted = region(one.tolerance, found.value)
+            wanted = region(one.tolerance, found)
             assert wanted.least < wanted.most, one.id
             if {"factor", "plus_minus"} & set(one.tolerance):
                 # What is published is itself within the tolerance.
@@ -72,6 +72,8 @@ def test_every_claim_is_complete_and_every_query_used() -> None:
         if one.query in ("time_ratio", "memory_ratio", "slope", "accuracy_difference"):
             assert one.tolerance, one.id
             assert one.setup, one.id
+        if one.query in ("accuracy_difference", "difference_over_tasks"):
+            assert "recipe" not in one.setup, one.id  # the runs say it
         assert (one.page or PAGES.get(one.kind, "claims")) in pages, one.id
         assert one.kind != "not testable" or one.why.endswith("."), one.id
 
@@ -87,6 +89,10 @@ def test_published_numbers_come_from_the_tables() -> None:
     assert published(by_id["resan-24-training-time"], TABLES).value == pytest.approx(622 / 2996)
     apart = published(by_id["resan-23-measured-disan"], TABLES)
     assert apart.text == ".8720 - .8695 = +0.0025"
+
+
+def printed(value: float, half: float = 0.0) -> PrintedNumber:
+    return PrintedNumber(value, value - half, value + half)
 
 
 @pytest.mark.parametrize(
@@ -109,19 +115,36 @@ def test_three_way(
     outside: tuple[float, float],
     across: tuple[float, float],
 ) -> None:
-    wanted = region(tolerance, 2.0)
+    wanted = region(tolerance, printed(2.0))
     assert wanted.judge(*inside) == "reproduced"
     assert wanted.judge(*outside) == "not reproduced"
     assert wanted.judge(*across) == "undecided"
     assert wanted.judge(math.nan, math.nan) == "undecided"
 
 
+@pytest.mark.parametrize(
+    ("number", "least", "most"),
+    [
+        (printed(0.923, 0.005), 0.923 / 1.5, 1.0),
+        (printed(1.07, 0.05), 1.0, 1.07 * 1.5),
+        (printed(1.006, 0.006), 1.006 / 1.5, 1.006 * 1.5),  # 180s / 179s may be 1 before rounding
+        (printed(0.211, 0.001), 0.211 / 1.5, 0.211 * 1.5),
+    ],
+)
+def test_a_factor_does_not_reach_to_the_other_side_of_equality(
+    number: PrintedNumber, least: float, most: float
+) -> None:
+    wanted = region({"factor": 1.5}, number)
+    assert (wanted.least, wanted.most) == pytest.approx((least, most))
+    assert ("and at" in wanted.says) == (1.0 in (wanted.least, wanted.most))
+
+
 def test_tolerances_that_can_not_be_are_refused() -> None:
     for tolerance in ({}, {"factor": 2, "alike": 2}, {"nearly": 1}):
         with pytest.raises(ValueError, match="tolerance"):
-            region(tolerance, 1.0)
+            region(tolerance, printed(1.0))
     with pytest.raises(ValueError, match="needs a published value"):
-        region({"factor": 1.5}, math.nan)
+        region({"factor": 1.5}, PrintedNumber())
 
 
 FAMILY = """
@@ -263,6 +286,17 @@ def test_what_is_no_claim_of_the_paper_or_counted_already_is_told_and_not_counte
     assert not whose_text(verdicts[0].claim)
     assert verdicts[3].measured.endswith("]x")
     assert verdicts[3].unit == "x"
+
+
+def test_a_stress_test_of_arithmetic_is_no_accuracy_and_counted_once() -> None:
+    """It trains nothing; and what it finds wrong is a finding, no check of ours that fails."""
+    one = claim("exact", name="stress", parameters={"check": "a"})
+    other = claim("exact", name="stressed", parameters={"check": "b"})
+    verdicts = ledger({"d": RECORDS, "e": RECORDS}, claims=[one, other])
+    lines = score_lines(verdicts, {"d": "Fast", "e": "Slow"})
+    assert lines == ["exact: 1 reproduced, 1 not reproduced"]
+    assert [v.id for v in shown(verdicts)] == ["stress", "stressed"]
+    assert not any(v.failed_exactly or v.direction for v in verdicts)
 
 
 def test_what_is_not_testable_says_what_is_lacking(tmp_path: Path) -> None:

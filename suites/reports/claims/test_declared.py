@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from scipy import stats
 
 from harness.experiments.conclusion import conclude, conclusions
 from harness.records import journal
+from harness.train.task import task
 from reports.claims import ledger, load_claims
 from suites.support.command_line import ROOT
 from suites.support.comparisons import B, design, family, runs
@@ -88,6 +90,55 @@ def test_what_was_trained_alike_stands_before_what_was_not() -> None:
     assert verdict([*records, *alike]).verdict == "reproduced"
     longer = runs("mtsa_released.fused", spread(3, 0.05), **steps(150))
     assert verdict([*records, *longer]).verdict == "not reproduced"
+
+
+def apart(records: list[dict[str, Any]], **more: Any) -> list[dict[str, Any]]:
+    """The same with keys of their own."""
+    text = json.dumps(records).replace(" trec ", " again trec ")
+    return [{**r, **more, "task": "trec"} for r in json.loads(text)]
+
+
+def test_todays_recipe_stands_before_a_larger_family() -> None:
+    """Runs by a recipe that is none of today's, in a family of six, decide nothing beside it."""
+    ours = "mtsa_released.fused"
+    old = [{**r, "recipe": {"width": 600}} for r in trained(ours, *OTHERS, gain=-0.05)]
+    records = [family([ours, *OTHERS], ["trec"]), *old]
+    assert verdict(records).verdict == "not reproduced"
+    (own,) = apart([{**design(6, ours), "question": "today's"}])
+    found = verdict([*records, own, *apart(trained(ours), recipe={"width": 300})])
+    assert found.verdict == "reproduced"
+    assert "recipe: common; epoch by dev; judged in mtsa_released.fused and" in found.reason
+
+
+def test_what_was_declared_of_another_form_is_told_beside() -> None:
+    """One family has both: the claim has the verdict of the preferred form, and hides no other."""
+    both = ["mtsa_released.fused", "mtsa.fused"]
+    records = [family(both, ["trec"]), *trained(both[0]), *runs(both[1], spread(9, -0.08))]
+    judged = conclude(records[0], records).comparisons
+    assert [c.verdict for c in judged] == ["better", "worse"]
+    found = verdict(records)
+    assert (found.verdict, found.value) == ("reproduced", pytest.approx(0.8))
+    told, other = found.reason.split(". In another form: ")
+    assert told.startswith(judged[0].sentence)
+    assert other.startswith(judged[1].sentence)
+    assert "difference -8.00 points [" in other
+    assert "In another form" not in verdict(records, first="mtsa_released").reason
+
+
+def test_by_what_it_was_trained_is_told_as_the_runs_have_it() -> None:
+    known = task("trec").recipes["paper"]
+    paper = {m: known.recipe_for(m.partition(".")[0]).as_dict() for m in ("mtsa.fused", B)}
+    records = [design(6, "mtsa.fused"), *trained("mtsa.fused")]
+    assert "; recipe not recorded; judged in" in verdict(records).reason
+    for chosen, said in (("best-on-test", "the test set"), ("dev", "dev")):
+        given = {m: {**recipe, "choose": chosen} for m, recipe in paper.items()}
+        told = [{**r, "recipe": given[r["model"]]} if r["kind"] == "run" else r for r in records]
+        name = "paper" if chosen == "best-on-test" else "paper, choose=dev"
+        assert f"; recipe: {name}; epoch by {said}; judged in" in verdict(told).reason
+    tuned = {"mtsa.fused": {"width": 300, "rate": 0.5}, B: {"width": 300}}
+    told = [{**r, "recipe": tuned[r["model"]]} if r["kind"] == "run" else r for r in records]
+    said = f"; recipe of mtsa.fused: common, rate=0.5; recipe of {B}: common; epoch by dev;"
+    assert said in verdict(told).reason
 
 
 def test_the_sides_of_a_claim_may_be_turned() -> None:

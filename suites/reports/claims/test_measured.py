@@ -56,7 +56,7 @@ def test_a_time_ratio_is_judged_by_its_factor(ratio: float, answer: str) -> None
     assert v.verdict == answer, v.reason
     assert v.value == pytest.approx(ratio, rel=0.01)
     assert v.low < ratio < v.high
-    assert v.wanted == "within 1.5x of 1.1"
+    assert v.wanted == "within 1.5x of 1.1, and at least 1"
     assert len(v.keys) == 14
     assert "7 blocks" in v.reason
 
@@ -209,9 +209,16 @@ def test_growth_is_judged_where_the_leading_term_shows() -> None:
 
 def test_growth_of_memory() -> None:
     lengths = (256, 1024, 2048)
-    cases = {case(OURS, n, batch=2, heads=2): [n * 1.0] for n in lengths}
-    records = [*sweep(2.0, lengths), *peaks(cases)]
-    where = {**SLOPE, "cost": "memory"}
+
+    def read(times: int) -> list[dict[str, Any]]:
+        cases = {case(OURS, n, batch=2, heads=2): [n * 1.0] * times for n in lengths}
+        return [*sweep(2.0, lengths), *peaks(cases)]
+
+    records, where = read(3), {**SLOPE, "cost": "memory"}
+    for few in (1, 2):
+        v = judged("slope", read(few), {"plus_minus": 0.25}, 1.0, **where)
+        assert v.verdict == "undecided"
+        assert "fewer than the 3 readings that a verdict needs" in v.reason
     v = judged("slope", records, {"plus_minus": 0.25}, 1.0, **where)
     assert v.value == pytest.approx(1.0)
     assert v.verdict == "reproduced"
@@ -501,6 +508,12 @@ def test_the_newest_look_counts_and_none_says_how() -> None:
         (3.0, 1.2, {"factor": 1.5}, "less favourable"),
         (1.05, 2.4, {"factor": 1.5}, "more favourable"),
         (0.5, 2.4, {"factor": 1.5}, "opposite"),
+        (
+            1.3,
+            0.923,
+            {"factor": 1.5},
+            "opposite",
+        ),  # within the factor, and slower instead of faster
         (3.0, 0.4, {"factor": 1.5}, "opposite"),
         (3.0, None, {"alike": 1.25}, "less favourable"),
         (0.3, None, {"alike": 1.25}, "more favourable"),

@@ -1,0 +1,130 @@
+"""Claims that a declared comparison answers: which one does, and what it says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from harness.experiments.conclusion import Comparison, Conclusion
+from harness.experiments.warnings import DECIDED, selecting_everything
+from harness.train.task import by_common_recipe
+from reports.claims.device import DeviceFrames, Record, alternatives, first_fitting, same_form
+from reports.claims.record import Claim
+from reports.claims.verdict import Evidence
+from reports.core.recipes import recipe_text
+
+UNDECIDABLE = ("descriptive only", "unfinished")
+"""Verdicts on too little to conclude anything."""
+
+Declared = tuple[Conclusion, Comparison, int]
+"""A comparison, the family it is judged in, and 1 or, where its sides are the claim's turned, -1.
+"""
+
+
+def declared_for(claim: Claim, device: DeviceFrames) -> list[Declared]:
+    """The declared comparison that answers a claim, and behind it those of its other names.
+
+    Of each pair of names that the claim's sides stand for (the released program's form, and the
+    text's) there is one: one question has one family. First is what was declared before its runs
+    rather than exploratory, by a design file rather than by a command, trained alike rather than
+    not (which decides nothing), of the names that the claim prefers, by the recipe that the task
+    has for all today, in the largest family. Empty if none is finished.
+    """
+    p = claim.parameters
+    found: dict[tuple[int, int], tuple[tuple[bool, bool, bool, int, bool, int, str], Declared]] = {}
+    for family in device.conclusions:
+        planned, at = family.record.get("plan") is not None, str(family.record.get("at"))
+        for c in family.comparisons:
+            if c.task != p["task"] or c.metric != claim.metric or not c.complete:
+                continue
+            common = all(by_common_recipe(r) for r in _finished(c.runs))
+            for sign, names in sides_of(claim, c.first, c.second) if c.difference else ():
+                near = -sum(names)
+                rank = (not c.exploratory, planned, not c.flaws, near, common, c.together, at)
+                best = found.get(names)
+                if best is None or rank > best[0]:
+                    found[names] = (rank, (family, c, sign))
+    return [one for _, one in sorted(found.values(), key=lambda one: one[0], reverse=True)]
+
+
+def sides_of(claim: Claim, first: str, second: str) -> Iterator[tuple[int, tuple[int, int]]]:
+    """1, or -1 where they are the claim's turned, and which of its sides' names they are.
+
+    The preferred name of a side is 0.
+    """
+    p = claim.parameters
+    for sign, (one, other) in ((1, (first, second)), (-1, (second, first))):
+        mine, theirs = _place(p["first"], one), _place(p["second"], other)
+        if mine is not None and theirs is not None and same_form(one, other, p["first"]):
+            yield sign, (mine, theirs)
+
+
+def _place(given: str | Sequence[str], name: str) -> int | None:
+    """Which of a claim's names a recorded one is, the preferred is 0; None for none of them."""
+    fits = (i for i, text in enumerate(alternatives(given)) if first_fitting(text, [name]))
+    return next(fits, None)
+
+
+def by_design(claim: Claim, declared: Sequence[Declared]) -> Evidence:
+    """What a declared comparison says, with the verdict it has wherever it is shown.
+
+    Parameters
+    ----------
+    declared : sequence of Declared
+        That one, and those of other forms, which are told beside it.
+    """
+    (family, c, sign), *others = declared
+    d, unit = c.difference, c.unit
+    assert d is not None
+    scale = sign * (unit.scale if c.higher_is_better else -unit.scale)
+    low, high = sorted((scale * d.low, scale * d.high))
+    whole = selecting_everything(zip((c.first, c.second), c.sides, strict=True))
+    said = ["; ".join([_said(family, c), *whole])]
+    said += [f"In another form: {_said(whose, other)}" for whose, other, _ in others]
+    # Of an equality the claim's own margin decides.
+    decided = c.verdict in DECIDED or "positive" not in claim.tolerance
+    void = bool(c.flaws or whole or c.verdict in UNDECIDABLE)
+    return Evidence(
+        scale * d.difference,
+        low,
+        high,
+        f"{'. '.join(said)}.",
+        keys_of(c.runs),
+        answer="undecided" if void or not decided else None,
+    )
+
+
+def _said(family: Conclusion, c: Comparison) -> str:
+    how = trained_by(dict(zip((c.first, c.second), c.sides, strict=True)))
+    return f"{c.sentence}; {how}; {judged_in(family)}"
+
+
+def judged_in(family: Conclusion) -> str:
+    """Names the design file, or without one what was declared."""
+    plan = family.record.get("plan")
+    return f"judged in {plan['file'] if plan else family.title}"
+
+
+def trained_by(sides: Mapping[str, Sequence[Record]]) -> str:
+    """By which recipe the runs of models were trained, in words; of each where they differ.
+
+    And by what their epoch was chosen.
+    """
+    runs = {model: _finished(some) for model, some in sides.items()}
+    every = [r.get("recipe") or {} for some in runs.values() for r in some]
+    if not all(every):
+        return "recipe not recorded"
+    recipes = {model: recipe_text(some) for model, some in runs.items()}
+    said = f"recipe: {next(iter(recipes.values()))}"
+    if len(set(recipes.values())) > 1:
+        said = "; ".join(f"recipe of {model}: {recipe}" for model, recipe in recipes.items())
+    by_test = any(recipe.get("choose") == "best-on-test" for recipe in every)
+    return f"{said}; epoch by {'the test set' if by_test else 'dev'}"
+
+
+def keys_of(runs: Iterable[Record]) -> tuple[str, ...]:
+    """Keys of records, each once."""
+    return tuple(dict.fromkeys(str(r["key"]) for r in runs))
+
+
+def _finished(runs: Iterable[Record]) -> list[Record]:
+    return [r for r in runs if r["status"] == "ok"]
