@@ -66,6 +66,8 @@ DIED: dict[str, tuple[tuple[int, ...], int, dict[str, Any]]] = {
     "adadelta": ((STEPS + 2,), 3 * STEPS, {"optimiser": "adadelta", "dropout": 0.3}),
     # In the second epoch, in the policy's second step, and in the stage of both.
     "policy": ((STEPS + 1, 2 * STEPS + 1, 5), 3 * STEPS + 5 + 2 * STEPS, {"model": "resa"}),
+    # Characters and a CRF beside the words.
+    "tagging": ((1, 4), 9, {"name": "wnut17", "batch": 20, "crf": True, "dropout": 0.3}),
     # With a schedule and a mean of weights.
     "translation": ((2, 5), 12, TRANSLATION),
 }
