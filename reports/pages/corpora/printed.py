@@ -12,6 +12,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from harness.experiments.costs import steps_of
+from harness.experiments.replicates import BEST_ON_TEST
 from reports.core.forest import Line, Panel, forests
 from reports.core.printed_values import PrintedAccuracy, printed_accuracy
 from reports.core.trained import ModelRuns, TaskRuns
@@ -107,7 +108,7 @@ def table(found: Sequence[Beside]) -> tuple[list[dict[str, Any]], list[dict[str,
         rows.append(
             {
                 "": f"{head(b.of)}: {one.model}",
-                "recipe": one.recipe,
+                "recipe": ", ".join([one.recipe, *[BEST_ON_TEST] * one.best_on_test]),
                 "paper": b.printed.place,
                 "printed": b.printed.text,
                 "here [95 %]": f"{unit.number(one.mean)}{ends}",
