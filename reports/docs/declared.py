@@ -16,6 +16,7 @@ from harness.experiments.tables import (
     overall_rows,
     task_rows,
 )
+from harness.train.task import gathered
 from reports.core.page import Shown, remark, says, table, together
 from reports.core.recipes import trained_by
 from reports.core.source import Source
@@ -93,16 +94,14 @@ def _family(one: Conclusion) -> Shown:
         )
     plan = one.record.get("plan")
     told = [*([plan["file"]] if plan else []), *trained_by(one.runs)]
-    said = f"{one.title} ({', '.join(told)}): "
-    said += "; ".join(
-        f"{', '.join(tasks)}: {head}" if several else head for head, tasks in heads.items()
-    )
+    said = [f"{', '.join(gathered(tasks))}: {head}" for head, tasks in heads.items()]
+    said = [f"{one.title} ({', '.join(told)}). {'; '.join(said)}."]
     for rows in of_columns.values():
         pieces.append(table(rows, (0, len(rows[0]) - 1)))
     if one.overall is not None:
         over = under(OVER_TASKS, overall_rows(one.baseline, one.overall))
         pieces.append(table(over, (0, len(OVER_TASKS) - 1)))
-    return together(says([f"{said}."]), *pieces)
+    return together(says(said), *pieces)
 
 
 def not_run(source: Source, folder: Path) -> str:

@@ -15,6 +15,7 @@ from reports.docs.plain import text_of
 from reports.pages.size.accuracy import question
 from suites.support.comparisons import B, run
 from suites.support.declared import compared, planned
+from suites.support.domains import reviewed
 
 LSTM, NONE = "bi_lstm.packed", "none.fused"
 
@@ -77,6 +78,18 @@ def test_a_family_that_stands_in_no_other_table_has_one(source: Source) -> None:
     every = {question(c) for c in conclusion.comparisons}
     assert declared.families(device.conclusions, every).plain == ""
     assert declared.families(device.conclusions, {min(every)}).plain != ""
+
+
+def test_a_family_over_many_tasks_is_one_table_and_its_tests_over_them(source: Source) -> None:
+    device = on(source, reviewed()).devices[0]
+    found = text_of(declared.families(device.conclusions, set()))
+    assert found.count("| task | model |") == 1
+    assert found.count("mtl16[domain=books] |") == 3
+    assert "). mtl16: test accuracy" in found
+    assert found.count("| model | mean rank |") == 1
+    (row,) = (line for line in reached.table(on(source, reviewed())).splitlines() if "MTL" in line)
+    assert "| multi_scale_transformer.windowed 85.92 [" in row
+    assert row.endswith("(5 seeds, common) | reached |")
 
 
 def test_designs_without_a_run_are_listed_and_sweeps_are_none(
