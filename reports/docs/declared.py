@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from harness.experiments.conclusion import Conclusion
+from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.preregistration import run_keys
 from harness.experiments.sweep import read_toml
 from harness.experiments.tables import (
@@ -59,18 +59,25 @@ def _harmless(text: str) -> str:
     return text.replace("<", "&lt;")
 
 
-def families(found: Iterable[Conclusion], shown: set[tuple[str, ...]]) -> Shown:
+def families(found: Iterable[Conclusion], shown: Sequence[Comparison]) -> Shown:
     """All comparisons of every family of which one stands in no other table.
+
+    Of an exploratory one it is enough that another of the same question does.
 
     Parameters
     ----------
-    shown : set of tuple
-        The `question` of each comparison of the other tables.
+    shown : sequence of Comparison
+        Those of the other tables.
     """
+    questions, told = {question(c) for c in shown}, {id(c) for c in shown}
     left = [
         one
         for one in found
-        if not one.is_pair and any(question(c) not in shown for c in one.comparisons)
+        if not one.is_pair
+        and any(
+            question(c) not in questions or not (c.exploratory or id(c) in told)
+            for c in one.comparisons
+        )
     ]
     if not left:
         return Shown("")

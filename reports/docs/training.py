@@ -15,7 +15,7 @@ from reports.docs.declared import families
 from reports.docs.plain import PlainOutput, text_of
 from reports.pages.corpora import printed
 from reports.pages.corpora.page import Corpora, line_of
-from reports.pages.size.accuracy import accuracy_table, differences, question
+from reports.pages.size.accuracy import accuracy_table, differences
 
 
 def sections(source: Source) -> list[tuple[str, str]]:
@@ -30,7 +30,7 @@ def sections(source: Source) -> list[tuple[str, str]]:
         size = sizes.of_profile(load_profile("quick", device.kind))
         found_here = differences(device.conclusions, size)
         rows = accuracy_table(found_here, size, "model")
-        shown = {question(c) for c in found_here if "[" not in c.first}
+        shown = [c for c in found_here if "[" not in c.first]
         declared = table(rows, range(len(rows[0]) if rows else 0))
         page, nothing = Corpora(source, device, PlainOutput()), Shown("", "")
         pieces: tuple[tuple[str, Shown], ...] = (

@@ -12,7 +12,6 @@ from harness.train.task import tasks_named
 from reports.core.source import Source
 from reports.docs import declared, reached
 from reports.docs.plain import text_of
-from reports.pages.size.accuracy import question
 from suites.support.comparisons import B, run
 from suites.support.declared import compared, planned
 from suites.support.domains import reviewed
@@ -68,21 +67,26 @@ def test_a_family_that_stands_in_no_other_table_has_one(source: Source) -> None:
     for one in runs:
         one["plan"] = "tags.toml"
     device = on(source, [family, *runs]).devices[0]
-    found = text_of(declared.families(device.conclusions, set()))
+    found = text_of(declared.families(device.conclusions, []))
     assert f"2 models against {NONE} on trec (tags.toml, " in found
     assert f"| {NONE} | 80.40 (1.14) % |" in found
     assert f"| {LSTM} | 90.40 (1.14) % | +10.00 | [" in found
     assert " | p Holm | " in found
     assert " | better (not counted)<br>14 and 10 steps |" in found
     (conclusion,) = device.conclusions
-    every = {question(c) for c in conclusion.comparisons}
+    every = conclusion.comparisons
     assert declared.families(device.conclusions, every).plain == ""
-    assert declared.families(device.conclusions, {min(every)}).plain != ""
+    assert declared.families(device.conclusions, every[:1]).plain != ""
+    # Another of the same question has another verdict: it will do where both are exploratory.
+    others = [replace(c) for c in every]
+    assert declared.families(device.conclusions, others).plain != ""
+    late = replace(conclusion, comparisons=tuple(replace(c, exploratory=True) for c in every))
+    assert declared.families([late], others).plain == ""
 
 
 def test_a_family_over_many_tasks_is_one_table_and_its_tests_over_them(source: Source) -> None:
     device = on(source, reviewed()).devices[0]
-    found = text_of(declared.families(device.conclusions, set()))
+    found = text_of(declared.families(device.conclusions, []))
     assert found.count("| task | model |") == 1
     assert found.count("mtl16[domain=books] |") == 3
     assert "). mtl16: test accuracy" in found
