@@ -17,7 +17,7 @@ from harness.experiments.design import make_run, surroundings
 from harness.experiments.look import look
 from harness.experiments.model import check_read, parse_model, recipes_of
 from harness.experiments.queue import finished
-from harness.experiments.replicates import unit_of
+from harness.experiments.replicates import BEST_ON_TEST, unit_of
 from harness.json_file import write_json
 from harness.measure.device import device_fingerprint
 from harness.options.train import TrainOptions
@@ -184,7 +184,7 @@ def _show(out: Any, record: dict[str, Any], task: Any, choose: str) -> None:
     out.print(table)
     if record["status"] != "ok":
         return
-    how = "best over time on the test set" if by_test else "test, looked at once"
+    how = BEST_ON_TEST if by_test else "test, looked at once"
     metrics = ", ".join(f"{n} {unit_of(n).value(v)}" for n, v in record["test"].items())
     peak = record.get("peak_bytes")
     memory = (

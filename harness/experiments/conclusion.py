@@ -174,6 +174,11 @@ class Conclusion:
         return all(c.complete for c in self.comparisons)
 
     @property
+    def exploratory(self) -> bool:
+        """Whether one of its comparisons is."""
+        return any(c.exploratory for c in self.comparisons)
+
+    @property
     def runs(self) -> tuple[Record, ...]:
         """The run records, each once, those that failed too."""
         return _runs_of(self.comparisons)
@@ -193,7 +198,7 @@ class Conclusion:
             f"{count} {verdict}{missing if verdict == 'undecided' else ''}"
             for verdict, count in counts.items()
         )
-        if any(c.exploratory for c in self.comparisons):
+        if self.exploratory:
             said = f"{EXPLORATORY}, declared after runs of it: {said}"
         return (
             f"{self.title}: {said}",

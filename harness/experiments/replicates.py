@@ -23,6 +23,8 @@ Record = Mapping[str, Any]
 Pair = tuple[Record | None, Record | None]
 EXPLORATORY = "exploratory"
 """What is concluded from runs that are older than the question."""
+BEST_ON_TEST = "best over time on the test set"
+"""What a test metric is called of a run whose epoch was chosen by it, as the papers do."""
 
 
 @dataclass(frozen=True)
@@ -230,6 +232,23 @@ def counted(units: Units, count: int, seeds: int) -> str:
     return f"{text}, each the mean of {seeds} seeds" if units == "repeated folds" else text
 
 
+def counts_of(found: Iterable[tuple[str, int]]) -> str:
+    """``5 or 18 seeds``, ``5 seeds and 10 folds``: over what several comparisons are.
+
+    Parameters
+    ----------
+    found : iterable of (str, int)
+        Of each ``seed`` or ``fold``, and how many.
+    """
+    by: dict[str, set[int]] = {}
+    for what, count in found:
+        by.setdefault(what, set()).add(count)
+    return " and ".join(
+        f"{' or '.join(map(str, sorted(counts)))} {what}{'s' * (counts != {1})}"
+        for what, counts in sorted(by.items(), reverse=True)
+    )
+
+
 @dataclass(frozen=True)
 class Unit:
     """Scale and form of a metric."""
@@ -306,7 +325,7 @@ def first_line(
             none = "unpaired, and not a run of each is finished"
         return f"{first} and {second} {where}: {none}"
     unit = unit_of(design["metric"])
-    how = "best over time on the test set" if by_test(design) else "test"
+    how = BEST_ON_TEST if by_test(design) else "test"
     size = (
         f"{how} {design['metric']} {unit.value(d.mean_first)} and {unit.value(d.mean_second)}, "
         f"difference {unit.difference(d.difference)}{unit.of_differences}"

@@ -10,6 +10,7 @@ from harness.experiments.costs import hours_of
 from harness.experiments.examples import STANDING
 from harness.experiments.overall import Overall, OverallRow
 from harness.experiments.replicates import (
+    BEST_ON_TEST,
     Unit,
     counted,
     counted_each,
@@ -58,7 +59,7 @@ def headed(comparisons: Sequence[Comparison]) -> str:
     """What one task's comparisons are of."""
     first = comparisons[0]
     better = "higher" if first.higher_is_better else "lower"
-    how = "best over time on the test set" if first.choose == "best-on-test" else "test"
+    how = BEST_ON_TEST if first.choose == "best-on-test" else "test"
     margin = "" if first.margin is None else f"; margin {first.unit.size(first.margin)}"
     return (
         f"{how} {first.metric} ({better} is better), {_counts(comparisons)}{margin}; "

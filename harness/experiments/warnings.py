@@ -17,6 +17,7 @@ from harness.experiments.costs import (
 )
 from harness.experiments.preregistration import Order, looked
 from harness.experiments.replicates import (
+    BEST_ON_TEST,
     Pair,
     Record,
     Values,
@@ -321,7 +322,7 @@ def _split(design: Record) -> list[str]:
     out = []
     if by_test(design):
         out.append(
-            "best over time on the test set: the epoch was chosen by the number that is reported "
+            f"{BEST_ON_TEST}: the epoch was chosen by the number that is reported "
             "(the papers' way), which is too good"
         )
     if design["one_test_set"]:

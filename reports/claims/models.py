@@ -164,7 +164,7 @@ def difference_over_tasks(claim: Claim, device: DeviceFrames) -> Evidence:
     p = claim.parameters
     found: list[tuple[tuple[bool, bool, int, str], tuple[Conclusion, OverallRow, int]]] = []
     for family in device.conclusions:
-        early = not any(c.exploratory for c in family.comparisons)
+        early = not family.exploratory
         planned, at = family.record.get("plan") is not None, str(family.record.get("at"))
         for row in () if family.overall is None else family.overall.rows:
             if gathered(row.shared) != (p["task"],) or row.tasks.difference is None:

@@ -6,10 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from harness.errors import UsageError
+from harness.experiments.replicates import BEST_ON_TEST
 from harness.records.schema import digest
+from harness.train.data.vectors import NO_VECTORS
 from harness.train.recipe import CEILINGS, changes, identity
 from harness.train.task import by_common_recipe, tasks_named
 from reports.core.style import mechanism_of
+
+NO_WORDS = "no vectors"
 
 
 def named(run: Mapping[str, Any]) -> list[str] | None:
@@ -46,6 +50,37 @@ def recipe_text(runs: Iterable[Mapping[str, Any]]) -> str:
         return "common"
     found = named(run) or ["unknown"]
     return ", ".join(t for t in found if t.partition("=")[0] not in CEILINGS)
+
+
+def trained_by(runs: Iterable[Mapping[str, Any]]) -> list[str]:
+    """``common``, ``top10k_100d_int8``: recipe and word vectors, or that there are several.
+
+    Then, where the test set chose the epoch, what such a number is called.
+    """
+    known = [run for run in runs if run.get("epochs")]
+    recipes = dict.fromkeys(recipe_text([run]) for run in known)
+    vectors = dict.fromkeys(str(run["vectors"]) for run in known if run.get("vectors"))
+    said = [
+        one if len(found) == 1 else f"several {what}"
+        for what, found in (("recipes", recipes), ("vectors", vectors))
+        for one in [*found][:1]
+    ]
+    by_test = any((run.get("recipe") or {}).get("choose") == "best-on-test" for run in known)
+    return [NO_WORDS if text == NO_VECTORS else text for text in said] + [BEST_ON_TEST] * by_test
+
+
+def unlike_common(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The same of runs of one task without what all of its models have by themselves.
+
+    That is the common recipe and the task's own vectors: what is left belongs above their numbers.
+    """
+    usual = {"common"}
+    try:
+        own = [one.vectors for run in runs[:1] for one in tasks_named(str(run.get("task")))]
+    except UsageError:
+        own = []
+    usual |= {NO_WORDS if name == NO_VECTORS else name for name in own}
+    return [text for text in trained_by(runs) if text not in usual]
 
 
 def recipe_of(run: Mapping[str, Any]) -> str:

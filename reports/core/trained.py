@@ -12,7 +12,15 @@ from itertools import combinations
 from typing import Any
 
 from harness.errors import UsageError
-from harness.experiments.replicates import Replicate, Unit, Values, counted, unit_of, units_of
+from harness.experiments.replicates import (
+    BEST_ON_TEST,
+    Replicate,
+    Unit,
+    Values,
+    counted,
+    unit_of,
+    units_of,
+)
 from harness.experiments.warnings import (
     DECIDED,
     NOT_COUNTED,
@@ -38,7 +46,7 @@ from harness.train.task import (
     task,
     tasks_named,
 )
-from reports.core.recipes import recipe_text, trained_alike
+from reports.core.recipes import recipe_text, trained_alike, trained_by, unlike_common
 from reports.core.style import mechanism_of
 
 
@@ -116,6 +124,11 @@ class ModelRuns:
         return recipe_text(self.runs)
 
     @property
+    def best_on_test(self) -> bool:
+        """Whether the test set chose the epoch that is counted."""
+        return BEST_ON_TEST in trained_by(self.runs)
+
+    @property
     def text(self) -> str:
         """``90.56 (1.02)``: mean and deviation."""
         spread = "" if math.isnan(self.sd) else f" ({self.unit.number(self.sd)})"
@@ -154,6 +167,11 @@ class TaskRuns:
     name: str
     models: tuple[ModelRuns, ...]
     others: int
+
+    @property
+    def trained(self) -> list[str]:
+        """What of how they were trained is not the common."""
+        return unlike_common([run for one in self.models for run in one.runs])
 
     @property
     def selecting(self) -> list[str]:
@@ -249,12 +267,18 @@ class Against:
         """``−0.64 [−1.33, +0.05]``."""
         return self.model.unit.interval(self.difference)
 
-    @property
-    def alike(self) -> bool:
-        """Whether neither was trained more, and both to their end."""
+    @cached_property
+    def flaws(self) -> tuple[str, ...]:
+        """Why a verdict on them is not counted: one was trained more, or not to its end."""
         models = (self.model, self.other)
         names, runs = [m.model for m in models], [m.runs for m in models]
-        return not training_flaws(names, runs, self.model.metric, self.model.higher_is_better)
+        found = training_flaws(names, runs, self.model.metric, self.model.higher_is_better)
+        return tuple(dict.fromkeys(flaw.short for flaw in found))
+
+    @property
+    def trained(self) -> list[str]:
+        """What of how both were trained is not the common."""
+        return unlike_common([*self.model.runs, *self.other.runs])
 
     @property
     def counted(self) -> str:
@@ -292,7 +316,7 @@ def judged(found: Sequence[Against]) -> list[Against]:
     out = []
     for one, p in zip(found, adjusted, strict=True):
         says: str = accuracy_verdict(one.difference, one.model.higher_is_better, None, p)
-        lost = says in DECIDED and not one.alike
+        lost = says in DECIDED and bool(one.flaws)
         out.append(replace(one, adjusted_p=p, verdict=f"{says}{NOT_COUNTED * lost}"))
     return out
 
@@ -306,8 +330,9 @@ def tied(tasks: Sequence[TaskRuns], baseline: str) -> tuple[list[str], Ties | No
     on: dict[str, dict[str, ModelRuns]] = {}
     for one_task in tasks:
         if base := one_task.find(baseline):
-            found = [against(m, base) for m in one_task.models if not m.variant]
-            on[one_task.name] = {one.model.model: one.model for one in found if one and one.alike}
+            every = [against(m, base) for m in one_task.models if not m.variant]
+            found = [one.model for one in every if one and not one.flaws]
+            on[one_task.name] = {model.model: model for model in found}
 
     def having(models: frozenset[str]) -> list[str]:
         return [name for name, found in on.items() if models <= found.keys()]

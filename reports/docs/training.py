@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from matplotlib.figure import Figure
@@ -10,40 +9,13 @@ from matplotlib.figure import Figure
 from harness.profile import load_profile
 from reports.core import sizes
 from reports.core.forest import Panel, forests
-from reports.core.page import Output, Shown, footed, table
+from reports.core.page import Shown, footed, table
 from reports.core.source import DeviceRecords, Source
+from reports.docs.declared import families
+from reports.docs.plain import PlainOutput, text_of
 from reports.pages.corpora import printed
 from reports.pages.corpora.page import Corpora, line_of
-from reports.pages.experiments import Experiments
-from reports.pages.size.answers import accuracy_table, differences
-
-
-class PlainOutput(Output):
-    """In the place of a page's `Output`: no file, and no figure (a table says it too)."""
-
-    def __init__(self) -> None:
-        super().__init__(None, "")
-
-    def figure(self, name: str, figure: Figure | Callable[[], Figure], caption: str) -> Shown:
-        """Nothing, and nothing is drawn."""
-        return Shown("")
-
-
-def text_of(piece: Shown) -> str:
-    """A piece as paragraphs and tables of Markdown, an empty line between them."""
-    lines: list[str] = []
-    for line in piece.plain.splitlines():
-        row = line.startswith("|")
-        if line and lines and lines[-1] and not (row and lines[-1].startswith("|")):
-            lines.append("")
-        if line or (lines and lines[-1]):
-            lines.append(line if row else line.replace("<", "&lt;"))
-    return "\n".join(lines).strip()
-
-
-def experiments(source: Source) -> str:
-    """Every declared comparison with its verdict."""
-    return text_of(Experiments(source, PlainOutput()).table())
+from reports.pages.size.accuracy import accuracy_table, differences
 
 
 def sections(source: Source) -> list[tuple[str, str]]:
@@ -56,12 +28,18 @@ def sections(source: Source) -> list[tuple[str, str]]:
         if not device.has("run"):
             continue
         size = sizes.of_profile(load_profile("quick", device.kind))
-        rows = accuracy_table(differences(device.conclusions, size), size, "model")
+        found_here = differences(device.conclusions, size)
+        rows = accuracy_table(found_here, size, "model")
+        shown = [c for c in found_here if "[" not in c.first]
         declared = table(rows, range(len(rows[0]) if rows else 0))
         page, nothing = Corpora(source, device, PlainOutput()), Shown("", "")
         pieces: tuple[tuple[str, Shown], ...] = (
             ("Every model beside the baseline, judged as declared", declared),
-            ("Test metrics of every model", page.table()),
+            (
+                "Other families, every comparison judged as declared",
+                families(device.conclusions, shown),
+            ),
+            ("Means of every model on the test sets", page.table()),
             ("Differences to the baseline, judged together", page.differences_to_baseline()),
             ("What can't be told apart over corpora", page.ties()),
             ("Variants of a mechanism beside its own configuration", page.ablations()),

@@ -21,13 +21,14 @@ from reports.core.page import svg
 from reports.core.source import PUBLISHED, Source, find
 from reports.core.style import with_dark
 from reports.core.tables import delimited
-from reports.docs import predicted, speed, training
-from reports.docs.training import PlainOutput, text_of
+from reports.docs import declared, predicted, reached, speed, training
+from reports.docs.plain import PlainOutput, text_of
 from reports.pages.claims import Ledger
 from reports.pages.size.answers import Found
 
 RESULTS = Path("docs/results")
 PICTURES = RESULTS / "figures"
+PLANS = Path("plans")
 README = Path("README.md")
 PAGES = ("speed", "training", "claims", "calibration")
 BEGIN = "<!-- attnbench report --docs: begin -->"
@@ -35,7 +36,7 @@ END = "<!-- attnbench report --docs: end -->"
 
 
 def values_of(
-    source: Source, timed: Sequence[Found], published: Path = PUBLISHED
+    source: Source, timed: Sequence[Found], plans: Path, published: Path = PUBLISHED
 ) -> dict[str, Any]:
     """All that the templates are filled with.
 
@@ -43,6 +44,8 @@ def values_of(
     ----------
     timed : sequence of Found
         What every device measured at the profile's size, the README's first.
+    plans : Path
+        Folder of the design files.
     """
     claims = Ledger(devices_of("" if source.published else str(source.folders[0])), PlainOutput())
     known = [f for f in timed if f.problem]
@@ -54,7 +57,9 @@ def values_of(
         "growth": speed.growth_tables(published),
         "bits": speed.same_bits(published),
         "predicted": (predicted.sentence(), predicted.table(source.devices)),
-        "experiments": training.experiments(source),
+        "experiments": declared.lists(source),
+        "not_run": declared.not_run(source, plans),
+        "reached": reached.table(source),
         "trained": training.sections(source),
         "score": score_lines(claims.verdicts, claims.titles),
         "papers": [
@@ -135,7 +140,7 @@ def write(root: Path, source: Source | None = None, check: bool = False) -> list
     timed = speed.timed(source)
     figures = training.figures(source)
     figures |= speed.figures(timed)
-    values = values_of(source, timed)
+    values = values_of(source, timed, root / PLANS)
     captions = {name: caption for name, (_, caption) in figures.items()}
     values |= {"figures": dict.fromkeys(("glance", "length", "accuracy", "printed"), "") | captions}
     stale: dict[Path, str] = {}

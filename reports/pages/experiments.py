@@ -8,12 +8,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from harness.experiments.conclusion import Conclusion
+from harness.experiments.costs import hours_of
+from harness.experiments.replicates import counts_of
 from reports.contents import page_of
 from reports.core.page import Shown, SourcePage, remark, says, together
-from reports.core.recipes import recipe_text
+from reports.core.recipes import trained_by
 from reports.core.tables import Cell
+from reports.pages.size.accuracy import verdict_cell
 
-WORDS = (0, 1, 2, 5)
+WORDS = (0, 1, 2, 6)
 NONE = "There is no comparison here: attnbench compare mtsa multi_head makes one."
 
 
@@ -22,7 +25,7 @@ class Experiments(SourcePage):
 
     def about(self) -> Shown:
         """Which records these are."""
-        rows = list(self._rows())
+        rows = self.rows()
         if not rows:
             return together(says([self.source.says]), says([NONE]))
         counts = Counter(one["verdict"] for one in rows if one["kind"] == "pair")
@@ -30,19 +33,31 @@ class Experiments(SourcePage):
         pairs = f" Of the comparisons of two: {said}." if said else ""
         return says([f"{len(rows)} experiment{'s' * (len(rows) > 1)}.{pairs}"], main=True)
 
-    def table(self) -> Shown:
-        """A row per experiment, with a link to its page."""
-        rows = list(self._rows())
-        if not rows:
+    def table(self, exploratory: bool | None = None) -> Shown:
+        """A row per experiment, with a link to its page.
+
+        Parameters
+        ----------
+        exploratory : bool, optional
+            Only those that were declared after runs of them, or only the others.
+        """
+        rows, every = self.rows(exploratory), self.rows()
+        if not every:
             return remark(NONE)
-        several = len({one["device"] for one in rows}) > 1
+        several = len({one["device"] for one in every}) > 1
         shown = [
             {
-                "question": Cell.of(one["question"], to=one["page"], notes=(one["arms"],)),
+                "question": Cell.of(
+                    one["question"],
+                    to=one["page"],
+                    notes=(one["arms"], *filter(None, [one["design file"]])),
+                ),
                 "verdict": Cell.of(
-                    one["verdict"] + one["missing"], notes=tuple(filter(None, [one["difference"]]))
+                    one["verdict"] + one["missing"],
+                    notes=tuple(filter(None, [one["not counted"], one["difference"]])),
                 ),
                 **{name: one[name] for name in ("trained by", "replicates")},
+                "hours": one["hours"],
                 "warnings": Cell.of(str(len(one["warnings"])), hint="; ".join(one["warnings"])),
                 **({"device": one["device"]} if several else {}),
             }
@@ -50,6 +65,11 @@ class Experiments(SourcePage):
         ]
         numbers = ({**one, "warnings": "; ".join(one["warnings"])} for one in rows)
         return self.place.table("all", numbers, shown, WORDS)
+
+    def rows(self, exploratory: bool | None = None) -> list[dict[str, Any]]:
+        """The same as texts by name, all warnings among them."""
+        every = list(self._rows())
+        return [one for one in every if exploratory in (None, one["exploratory"])]
 
     def _rows(self) -> Iterator[dict[str, Any]]:
         find_page = page_of(self.source)
@@ -68,29 +88,26 @@ def _row(conclusion: Conclusion) -> dict[str, Any]:
     if alone is not None and (d := alone.difference) is not None:
         ends = "" if math.isnan(d.low) else f" {alone.unit.bounds(d)}"
         difference = f"{alone.unit.difference(d.difference)}{ends}{alone.unit.of_differences}"
-    counts = sorted({len(c.values) for c in conclusion.comparisons})
+    verdict = Cell(conclusion.sentences[0].removeprefix(f"{conclusion.title}: "))
+    if alone is not None:
+        verdict = verdict_cell(alone)
+    plan = conclusion.record.get("plan")
+    allowed = f" of {plan['hours']:g}" if plan else ""
     return {
         "kind": "pair" if conclusion.is_pair else "family",
         "question": conclusion.title,
+        "design file": plan["file"] if plan else "",
+        "exploratory": conclusion.exploratory,
         "arms": ", ".join([*conclusion.models, conclusion.baseline]),
         "task": ", ".join(conclusion.tasks),
-        "trained by": _trained_by(conclusion),
-        "replicates": f"{' or '.join(map(str, counts))} {conclusion.comparisons[0].replicate}"
-        + "s" * (counts != [1]),
+        "trained by": ", ".join(
+            trained_by([run for one in conclusion.comparisons for run in one.runs])
+        ),
+        "replicates": counts_of((c.replicate, len(c.values)) for c in conclusion.comparisons),
+        "hours": f"{hours_of(conclusion.runs):.2g}{allowed}",
         "difference": difference,
         "missing": alone.sought.short(alone.unit) if alone is not None and alone.sought else "",
-        "verdict": alone.said
-        if alone is not None
-        else conclusion.sentences[0].removeprefix(f"{conclusion.title}: "),
+        "verdict": str(verdict),
+        "not counted": "; ".join(verdict.notes),
         "warnings": conclusion.warnings,
     }
-
-
-def _trained_by(conclusion: Conclusion) -> str:
-    """The recipe and the word vectors, or that models or tasks have several."""
-    runs = [run for one in conclusion.comparisons for run in one.runs if run.get("epochs")]
-    recipes = dict.fromkeys(recipe_text([run]) for run in runs)
-    vectors = {str(run["vectors"]) for run in runs if run.get("vectors") not in (None, "", "none")}
-    with_vectors = [*vectors] if len(vectors) == 1 else ["several vectors"] * bool(vectors)
-    recipe = [*recipes] if len(recipes) == 1 else ["several recipes"] * bool(recipes)
-    return ", ".join([*recipe, *with_vectors])

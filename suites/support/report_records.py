@@ -93,7 +93,7 @@ def run(
         fold=fold,
         test=test,
         recipe={"width": 300, "heads": 6, "tuning_trials": len(model)},
-        vectors="v",
+        vectors="top10k_100d_int8",
         workers=2,
         seconds=3 * seconds,
         peak_bytes=peak_mib * 2**20,

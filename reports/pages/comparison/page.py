@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.costs import workload
 from harness.experiments.overall import exact_tests
+from harness.experiments.replicates import BEST_ON_TEST
 from harness.experiments.tables import (
     COSTS,
     OVER_TASKS,
@@ -328,7 +329,7 @@ def _declared(task: str, comparisons: Sequence[Comparison]) -> str:
     if c.units != "seeds":
         counted = f"{len(c.values)} folds of one corpus, each once per seed {seeds}"
     how = {"dev": "the epoch that was best on dev, looked at once"}.get(
-        c.choose, "best over time on the test set, the papers' way"
+        c.choose, f"{BEST_ON_TEST}, the papers' way"
     )
     paired = "paired" if c.paired else "declared unpaired: two independent groups"
     words = next((one.coverage for one in comparisons if one.coverage), "")

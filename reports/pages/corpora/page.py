@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property, partial
 
 from harness.experiments import tables as in_words
+from harness.experiments.tables import SEEDS_NEEDED
 from harness.profile import load_profile
 from harness.stats import ALPHA, holm, judged_p
 from reports.core.forest import Line, forest, ties_shown
@@ -140,14 +141,14 @@ class Corpora(DevicePage):
                 one = task.find(model)
                 text = one.text if one else ""
                 shown = Best(text) if one and one is best.get(task.name) else text
-                row[tables.head(task)] = shown
+                row[tables.head(task, task.trained)] = shown
             rows.append(row)
         return together(
             self.place.table("table", tables.numbers(self.corpora), rows),
             remark(
                 "Mean over seeds or folds, standard deviation in parentheses. Bold: the highest "
                 "mean, where its difference to the runner-up is significant (paired, Holm over the "
-                f"{len(self.corpora)} tasks). Which seeds and folds: the CSV."
+                f"{len(self.corpora)} tasks) and counted. Which seeds and folds: the CSV."
             ),
             says([f"On {t.name} {whole}." for t in self.corpora for whole in t.selecting]),
         )
@@ -294,7 +295,7 @@ class Corpora(DevicePage):
         return self._judged_by_task("single", judged(found))
 
     def _best(self) -> dict[str, ModelRuns]:
-        """By task the best model, where it is shown to be better than the runner-up."""
+        """By task the best model, where it is better than the runner-up, trained alike."""
         found: dict[str, Against] = {}
         for task in self.corpora:
             own = [m for m in task.models if not m.variant]
@@ -306,7 +307,7 @@ class Corpora(DevicePage):
         return {
             name: one.model
             for (name, one), p in zip(found.items(), adjusted, strict=True)
-            if p < ALPHA
+            if p < ALPHA and not one.flaws
         }
 
     def _judged_by_task(self, name: str, rows: Sequence[Against]) -> Shown:
@@ -318,13 +319,12 @@ class Corpora(DevicePage):
                 pieces.append(self._forest(f"{name}-{file_name(task.name)}", task.name, mine))
         return together(
             together(*pieces, grid=True),
-            self.place.table(name, *tables.differences(rows), (0, 4, 7)),
+            self.place.table(name, *tables.differences(rows, self.margins), (0, 4, 7)),
             remark(
                 f"Judged together: Holm over all {len(rows)}. Accuracies in points. Detectable: a "
-                "true difference that is found with 80 % power as one of so many; seeds needed: "
-                "how many find one as large as was seen, by the spread seen here. This family "
-                "was made with the page, so it is exploratory; what was declared before there were "
-                "results stands on the pages of the comparisons."
+                f"true difference that is found with 80 % power as one of so many; {SEEDS_NEEDED} "
+                "This family was made with the page, so it is exploratory; what was declared "
+                "before there were results stands on the pages of the comparisons."
             ),
         )
 

@@ -12,6 +12,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from harness.experiments.costs import steps_of
+from harness.experiments.replicates import BEST_ON_TEST
 from reports.core.forest import Line, Panel, forests
 from reports.core.printed_values import PrintedAccuracy, printed_accuracy
 from reports.core.trained import ModelRuns, TaskRuns
@@ -19,7 +20,8 @@ from reports.pages.corpora.tables import head
 
 LEGEND = "; hollow: printed"
 CAPTION = (
-    "What models reach on the test sets, with 95 % t-intervals, and what papers print for them."
+    "What models reach on the test sets, with 95 % t-intervals, and what papers print for them. "
+    f"By the recipes paper and released it is the {BEST_ON_TEST}, as there."
 )
 COMPONENTS = re.compile(r"(\d+)d(?![a-z0-9])")
 """In the name of a table of word vectors: ``top10k_100d_int8``."""
@@ -107,7 +109,7 @@ def table(found: Sequence[Beside]) -> tuple[list[dict[str, Any]], list[dict[str,
         rows.append(
             {
                 "": f"{head(b.of)}: {one.model}",
-                "recipe": one.recipe,
+                "recipe": ", ".join([one.recipe, *[BEST_ON_TEST] * one.best_on_test]),
                 "paper": b.printed.place,
                 "printed": b.printed.text,
                 "here [95 %]": f"{unit.number(one.mean)}{ends}",

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from harness.experiments.estimate import sought
 from harness.experiments.tables import DETECTABLE, NEEDED
 from harness.experiments.warnings import NOT_COUNTED
+from reports.core.tables import Cell
 from reports.core.trained import Against, TaskRuns
 
 APART = ("better", "worse")
 
 
-def head(task: TaskRuns) -> str:
-    """``trec (%)``: a task with the unit of its metric."""
+def head(task: TaskRuns, trained: Sequence[str] = ()) -> str:
+    """``trec (%)``: a task, how it was trained where that is told, and its metric's unit."""
     own = task.models[0]
     better = "" if own.higher_is_better else ", lower is better"
-    return f"{task.name} ({own.unit.of_values.strip() or own.metric}{better})"
+    name = ", ".join([task.name, *trained])
+    return f"{name} ({own.unit.of_values.strip() or own.metric}{better})"
 
 
 def numbers(tasks: Iterable[TaskRuns]) -> list[dict[str, Any]]:
@@ -41,23 +43,35 @@ def numbers(tasks: Iterable[TaskRuns]) -> list[dict[str, Any]]:
     ]
 
 
-def differences(found: Sequence[Against]) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
-    """Comparisons that are judged together: numbers, and texts."""
+def differences(
+    found: Sequence[Against], margins: Mapping[str, float]
+) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    """Comparisons that are judged together: numbers, and texts.
+
+    Parameters
+    ----------
+    margins : mapping
+        By task the margin that was declared, which seeds are to find.
+    """
     flat, rows = [], []
     for one in found:
         d, open_ = one.difference, None
         if one.verdict == "undecided":
-            open_ = sought(d, None, len(found))
+            open_ = sought(d, margins.get(one.model.task), len(found))
         rows.append(
             {
-                "": f"{one.model.task}: {one.model.model} − {one.other.model}",
+                "": f"{', '.join([one.model.task, *one.trained])}: {one.model.model} − "
+                f"{one.other.model}",
                 "difference [95 %]": one.text,
                 "p": f"{d.p:.2g}",
                 "p (Holm)": f"{one.adjusted_p:.2g}",
                 "over": one.counted,
                 DETECTABLE: one.model.unit.number(d.detectable_among(len(found))),
                 NEEDED: "" if open_ is None else open_.count,
-                "verdict": one.verdict,
+                "verdict": Cell.of(
+                    one.verdict,
+                    notes=("; ".join(one.flaws),) if one.verdict.endswith(NOT_COUNTED) else (),
+                ),
             }
         )
         flat.append(
@@ -73,6 +87,8 @@ def differences(found: Sequence[Against]) -> tuple[list[dict[str, Any]], list[di
                 "seeds_needed": None if open_ is None else open_.needed,
                 "replicates": d.count_first,
                 "verdict": one.verdict,
+                "not_counted": "; ".join(one.flaws),
+                "trained": ", ".join(one.trained),
             }
         )
     return flat, rows

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.experiments.conclusion import Comparison, Conclusion
+from harness.experiments.conclusion import Comparison
 from harness.records.ratios import WITHHELD, Row
 from harness.stats import Interval, ratio_text
 from reports.core import sizes
@@ -21,6 +21,7 @@ from reports.core.style import mechanism_of
 from reports.core.sweeps import label_of, to_width
 from reports.core.tables import Cell
 from reports.core.words import memory_text
+from reports.pages.size.accuracy import difference_text, differences, is_own
 
 NOT_TRAINED = (
     "No accuracies of {mechanism} and {baseline} were compared on this device: attnbench compare "
@@ -154,7 +155,7 @@ def answers(
                 mechanism,
                 rows,
                 measured.memory_ratio(row),
-                "; ".join(difference_text(c) for c in trained if _is(c.first, mechanism)),
+                "; ".join(difference_text(c) for c in trained if is_own(c.first, mechanism)),
                 short_crossover(measured.rows, rows["training"]) if "training" in rows else "",
                 reach.get(label, ""),
             )
@@ -162,108 +163,6 @@ def answers(
     wanted = f"{size.mechanism} {size.heads}h"
     own = size.mechanism.partition(".")[0]
     return sorted(found, key=lambda a: (a.label != wanted, a.mechanism != own, a.label))
-
-
-def _is(model: str, mechanism: str) -> bool:
-    """Whether a trained model is a mechanism in its own configuration."""
-    return mechanism_of(model) == mechanism and "[" not in model
-
-
-def _short(model: str) -> str:
-    """A mechanism for its own configuration: whatever computes it has its accuracy."""
-    return model if "[" in model else mechanism_of(model)
-
-
-def differences(found: Iterable[Conclusion], size: Size) -> list[Comparison]:
-    """The comparison of each model with the baseline's mechanism, by task.
-
-    Those declared together stand before single ones: they share the baseline's runs. Then one of
-    many seeds stands before one of few, then the newer one; whatever computes a mechanism.
-    """
-    baseline = mechanism_of(size.baseline)
-    kept: dict[tuple[str, str], Comparison] = {}
-    for c in (c for family in found for c in family.comparisons):
-        fits = _is(c.second, baseline) and (not size.task or c.task == size.task)
-        if not fits or c.difference is None:
-            continue
-        before = kept.get((_short(c.first), c.task))
-        if before is None or _weight(c) >= _weight(before):
-            kept[_short(c.first), c.task] = c
-    return list(kept.values())
-
-
-def _weight(c: Comparison) -> tuple[bool, int]:
-    return c.together > 1, len(c.values)
-
-
-def difference_text(c: Comparison) -> str:
-    """``trec −0.64 [−1.33, +0.05] points, undecided``: one comparison in short."""
-    return f"{c.task} {_cell(c, c.unit.of_differences or f' {c.metric}')}"
-
-
-def _cell(c: Comparison, unit: str = "") -> str:
-    assert c.difference is not None
-    unpaired = "" if c.paired else " (unpaired)"
-    missing = c.sought.short(c.unit) if c.sought is not None else ""
-    return f"{c.unit.interval(c.difference)}{unit}, {c.said}{missing}{unpaired}"
-
-
-def accuracy_table(found: Sequence[Comparison], size: Size, head: str) -> list[dict[str, str]]:
-    """A row per model (under `head`) with its difference to the baseline's on each task.
-
-    The mechanism asked about is the first row; variants (ablations, say) are left to the page of
-    corpora, unless one is asked about.
-    """
-    own = [c for c in found if "[" not in c.first or c.first == size.mechanism]
-    by = {(_short(c.first), c.task): c for c in own}
-    tasks = {}
-    for c in by.values():
-        counts = sorted({len(o.values) for o in by.values() if o.task == c.task})
-        better = "" if c.higher_is_better else "lower is better"
-        unit = ", ".join(filter(None, [c.metric, c.unit.of_differences.strip(), better]))
-        tasks[c.task] = f"{c.task} ({unit}; {' or '.join(map(str, counts))} {c.replicate}s)"
-    mine = _short(size.mechanism)
-    models = sorted({model for model, _ in by}, key=lambda name: (name != mine, name))
-    cells = {key: _cell(c) for key, c in by.items()}
-    return [
-        {head: model, **{tasks[t]: cells.get((model, t), "") for t in sorted(tasks)}}
-        for model in models
-    ]
-
-
-def accuracy_note(records: Sequence[Mapping[str, Any]], found: Sequence[Comparison]) -> str:
-    """How the table must be read: how verdicts were made, and models, which costs were not."""
-    together = " and ".join(map(str, sorted({c.together for c in found if c.together > 1})))
-    holm = f"; verdicts allow for {together} comparisons (Holm), intervals do not"
-    note = f"Differences with 95 % t-intervals over seeds or folds{holm if together else ''}."
-    models = {name for c in found for name in (c.first, c.second)}
-    recipes = [
-        r.get("recipe") or {} for r in records if r["kind"] == "run" and r["model"] in models
-    ]
-    sizes = sorted({(r["width"], r["heads"]) for r in recipes if "heads" in r and "width" in r})
-    said = " or ".join(f"{width} wide with {heads} heads" for width, heads in sizes)
-    return f"{note} Accuracies are of the mechanism, trained {said}." if said else note
-
-
-def accuracy_numbers(found: Sequence[Comparison]) -> list[dict[str, Any]]:
-    """All of them, for the CSV."""
-    return [
-        {
-            "task": c.task,
-            "metric": c.metric,
-            "model": c.first,
-            "baseline": c.second,
-            "difference": c.difference.difference,
-            "low": c.difference.low,
-            "high": c.difference.high,
-            "replicates": len(c.values),
-            "verdict": c.said,
-            "detectable": None if c.sought is None else c.sought.detectable,
-            "seeds_needed": None if c.sought is None else c.sought.needed,
-        }
-        for c in found
-        if c.difference is not None
-    ]
 
 
 def headline(found: Found) -> dict[str, Cell]:
@@ -280,7 +179,7 @@ def headline(found: Found) -> dict[str, Cell]:
         for name, text in zip(HEADLINE[2:5], costs, strict=True):
             lines[name] = Cell.of(text, strong=True)
         lines["faster in training"] = Cell(mine.crossover or "measured at one length only")
-    trained = [c for c in found.trained if _is(c.first, names["mechanism"])]
+    trained = [c for c in found.trained if is_own(c.first, names["mechanism"])]
     lines["longest sequence"] = Cell(frontier_sentence(found.device.records, size))
     lines["accuracy, 95 % t-intervals"] = (
         Cell.of("", notes=tuple(map(difference_text, trained)))
@@ -295,7 +194,7 @@ def tells(found: Found) -> bool:
     mechanism = mechanism_of(found.size.mechanism)
     return (
         _asked_about(found.answers, found.size) is not None
-        or any(_is(c.first, mechanism) for c in found.trained)
+        or any(is_own(c.first, mechanism) for c in found.trained)
         or bool(longest(found.device.records, found.size))
     )
 

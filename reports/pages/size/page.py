@@ -25,16 +25,8 @@ from reports.core.source import Source, find
 from reports.core.style import look, mechanism_of, text_colour
 from reports.core.tables import under
 from reports.pages.claims import score
-from reports.pages.size.answers import (
-    Answer,
-    Found,
-    accuracy_note,
-    accuracy_numbers,
-    accuracy_table,
-    found_at,
-    headline,
-    tells,
-)
+from reports.pages.size.accuracy import accuracy_note, accuracy_numbers, accuracy_table
+from reports.pages.size.answers import Answer, Found, found_at, headline, tells
 
 KINDS = ("time", "anchor", "frontier", "design", "family", "run")
 WORDS = ("against the baseline", "faster in training", "longest sequence")

@@ -11,7 +11,7 @@ from harness.errors import UsageError
 from reports.core.page import says, together
 from reports.core.source import PUBLISHED, find
 from reports.docs import speed, write
-from reports.docs.training import PlainOutput, text_of
+from reports.docs.plain import PlainOutput, text_of
 from suites.support.command_line import ROOT
 from suites.support.report_records import write_everything
 

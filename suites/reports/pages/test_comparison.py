@@ -18,7 +18,7 @@ from reports.core.page import Output
 from reports.core.source import DeviceRecords, Source
 from reports.pages.comparison import figures, learning
 from reports.pages.experiments import Experiments
-from reports.pages.size.answers import difference_text
+from reports.pages.size.accuracy import difference_text
 from suites.support.comparisons import (
     HIGH,
     LOW,

@@ -32,7 +32,8 @@ from reports.pages.scaling import figures as scaling_figures
 from reports.pages.scaling import page as scaling
 from reports.pages.scaling import stress as numerics
 from reports.pages.size import page as size
-from reports.pages.size.answers import answers, differences, frontier_sentence
+from reports.pages.size.accuracy import differences
+from reports.pages.size.answers import answers, frontier_sentence
 from suites.support.report_records import (
     BASE,
     DISA,
@@ -471,6 +472,10 @@ def test_of_two_comparisons_that_with_more_seeds_is_told() -> None:
             difference=1.0,
             values=[0] * seeds,
             together=together,
+            exploratory=False,
+            design={},
+            key="k",
+            runs=(),
         )
 
     long, short = compared("mtsa.algorithm1", 10), compared("mtsa.fused", 5)

@@ -68,7 +68,11 @@ def test_the_recipe_has_its_name_or_that_of_the_nearest_with_what_it_changes() -
     found = shown(*(trained("mtsa.fused", recipe) for recipe in recipes.values()))
     assert {one.model.recipe for one in found} == set(recipes)
     _, rows = printed.table(found)
-    assert {row["recipe"] for row in rows} == set(recipes), "all of them stand in the table"
+    called = {
+        name if name.startswith("common") else f"{name}, best over time on the test set"
+        for name in recipes
+    }
+    assert {row["recipe"] for row in rows} == called, "all of them stand in the table"
     heads = task("trec").recipes["paper"].recipe_for("multi_head")
     assert heads.heads != paper.heads
     assert [b.model.recipe for b in shown(trained("multi_head.sdpa", heads))] == ["paper"], (

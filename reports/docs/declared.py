@@ -1,0 +1,138 @@
+"""What was declared: lists of experiments with their warnings, families, designs without a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from harness.experiments.conclusion import Comparison, Conclusion
+from harness.experiments.preregistration import run_keys
+from harness.experiments.sweep import read_toml
+from harness.experiments.tables import (
+    OVER_TASKS,
+    SEEDS_NEEDED,
+    columns,
+    headed,
+    overall_rows,
+    task_rows,
+)
+from harness.train.task import gathered
+from reports.core.page import Shown, remark, says, table, together
+from reports.core.recipes import trained_by
+from reports.core.source import Source
+from reports.core.tables import Cell, under
+from reports.docs.plain import PlainOutput, text_of
+from reports.pages.experiments import Experiments
+from reports.pages.size.accuracy import question, verdict_cell
+
+TITLES = {
+    False: "What was declared before it was run",
+    True: "What was declared after runs of it: exploratory",
+}
+HOURS = (
+    "Hours: of all runs of an experiment, one after the other, and how many its design file "
+    "allows; experiments share runs. Replicates: over how many its comparisons are."
+)
+
+
+def lists(source: Source) -> list[tuple[str, str]]:
+    """Title and body of both: declared before its runs, and after some of them."""
+    page, found = Experiments(source, PlainOutput()), []
+    for exploratory, title in TITLES.items():
+        if page.rows(exploratory):
+            body = text_of(together(page.table(exploratory), remark(HOURS)))
+            found.append((title, f"{body}\n\n{_warnings(page, exploratory)}"))
+    return found
+
+
+def _warnings(page: Experiments, exploratory: bool) -> str:
+    """Every experiment's warnings, folded: GitHub unfolds them with a click."""
+    lines = ["<details>", "<summary>The warnings of each of these</summary>", ""]
+    for one in page.rows(exploratory):
+        told = "; ".join(filter(None, (one["design file"], one["trained by"], one["device"])))
+        lines.append(f"**{_harmless(one['question'])}** ({_harmless(told)})")
+        lines += ["", *(f"- {_harmless(text)}" for text in one["warnings"]), ""]
+    return "\n".join([*lines, "</details>"])
+
+
+def _harmless(text: str) -> str:
+    return text.replace("<", "&lt;")
+
+
+def families(found: Iterable[Conclusion], shown: Sequence[Comparison]) -> Shown:
+    """All comparisons of every family of which one stands in no other table.
+
+    Of an exploratory one it is enough that another of the same question does.
+
+    Parameters
+    ----------
+    shown : sequence of Comparison
+        Those of the other tables.
+    """
+    questions, told = {question(c) for c in shown}, {id(c) for c in shown}
+    left = [
+        one
+        for one in found
+        if not one.is_pair
+        and any(
+            question(c) not in questions or not (c.exploratory or id(c) in told)
+            for c in one.comparisons
+        )
+    ]
+    if not left:
+        return Shown("")
+    how = "p Holm and verdicts allow for all comparisons of a family, intervals for none; "
+    return together(*map(_family, left), remark(f"{how}{SEEDS_NEEDED}"))
+
+
+def _family(one: Conclusion) -> Shown:
+    several, pieces = len(one.tasks) > 1, []
+    of_columns: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    heads: dict[str, list[str]] = {}
+    for task in one.tasks:
+        some = one.of_task(task)
+        heads.setdefault(headed(some), []).append(task)
+        cells = task_rows(some)
+        for row, c in zip(cells[1:], some, strict=True):
+            row[-1] = verdict_cell(c)
+        of_task = {"task": task} if several else {}
+        of_columns.setdefault(tuple(columns(some)), []).extend(
+            of_task | row for row in under(columns(some), cells)
+        )
+    plan = one.record.get("plan")
+    told = [*([plan["file"]] if plan else []), *trained_by(one.runs)]
+    said = [f"{', '.join(gathered(tasks))}: {head}" for head, tasks in heads.items()]
+    said = [f"{one.title} ({', '.join(told)}). {'; '.join(said)}."]
+    for rows in of_columns.values():
+        pieces.append(table(rows, (0, len(rows[0]) - 1)))
+    if one.overall is not None:
+        over = under(OVER_TASKS, overall_rows(one.baseline, one.overall))
+        pieces.append(table(over, (0, len(OVER_TASKS) - 1)))
+    return together(says(said), *pieces)
+
+
+def not_run(source: Source, folder: Path) -> str:
+    """The designs of a folder that no record is of; sweeps of recipes are no comparisons.
+
+    Without such a folder, outside of a clone, nothing is said.
+    """
+    run = set()
+    for device in source.devices:
+        begun = {r["key"] for r in device.records if r["kind"] == "run"}
+        for r in device.records:
+            if r["kind"] in ("design", "family") and r.get("plan") and begun & run_keys(r):
+                run.add(r["plan"]["file"])
+    rows = []
+    for path in sorted(folder.glob("*.toml")):
+        _, found = read_toml(path, "design")
+        if "question" in found and path.name not in run:
+            against = [f"against {found['baseline']}"] if "baseline" in found else []
+            asked = [", ".join(found["models"]), *against, f"on {', '.join(found['tasks'])}"]
+            rows.append(
+                {
+                    "design file": path.name,
+                    "question": Cell.of(str(found["question"]), notes=(" ".join(asked),)),
+                    "verdict": "not run yet",
+                }
+            )
+    return text_of(table(rows, (0, 1, 2)))

@@ -1,0 +1,147 @@
+"""What the page of trained models lists: experiments, families, designs without a run, goals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.train.task import tasks_named
+from reports.core.source import Source
+from reports.docs import declared, reached
+from reports.docs.plain import text_of
+from suites.support.comparisons import B, run
+from suites.support.declared import compared, planned
+from suites.support.domains import reviewed
+
+LSTM, NONE = "bi_lstm.packed", "none.fused"
+
+
+def on(source: Source, *records: list[dict[str, Any]]) -> Source:
+    """A source with one device that has these records."""
+    every = tuple(r for some in records for r in some)
+    return replace(source, devices=(replace(source.devices[0], records=every),))
+
+
+def test_exploratory_experiments_have_a_list_of_their_own(source: Source) -> None:
+    early = compared("x", plan=planned("early.toml"))
+    late = compared("y", models=[LSTM, B], late=True, steps=14)
+    (title, first), (other, second) = declared.lists(on(source, early, late))
+    assert title == "What was declared before it was run"
+    assert other == "What was declared after runs of it: exploratory"
+    assert "early.toml" in first
+    assert "| 10 of 20 |" in first, "hours"
+    assert LSTM not in first
+    assert "| exploratory: better (not counted)<br>14 and 10 steps<br>" in second
+    assert "early.toml" not in second
+    (only,) = declared.lists(on(source, early))
+    assert only[0] == title
+
+
+def test_every_warning_can_be_read(source: Source) -> None:
+    ((_, body),) = declared.lists(on(source, compared("x", steps=14, one_test_set=True)))
+    table, _, folded = body.partition("<details>")
+    warnings = [line for line in folded.splitlines() if line.startswith("- ")]
+    assert f"| {len(warnings)} |" in table
+    assert any("unequal training: 14 and 10 steps" in line for line in warnings)
+    assert any("one and the same test set" in line for line in warnings)
+    assert folded.rstrip().endswith("</details>")
+
+
+def test_a_family_that_stands_in_no_other_table_has_one(source: Source) -> None:
+    pairs = [compared(f"f{m}", models=[m, NONE], steps=s) for m, s in ((LSTM, 10), (B, 14))]
+    designs = [one for some in pairs for one in some if one["kind"] == "design"]
+    family = {
+        "kind": "family",
+        "key": "f",
+        "question": "f",
+        "designs": designs,
+        "plan": planned("tags.toml"),
+        "status": "ok",
+        "session": "s",
+        "at": "2026-01-01",
+    }
+    runs = [one for some in pairs for one in some if one["kind"] == "run"]
+    for one in runs:
+        one["plan"] = "tags.toml"
+    device = on(source, [family, *runs]).devices[0]
+    found = text_of(declared.families(device.conclusions, []))
+    assert f"2 models against {NONE} on trec (tags.toml, " in found
+    assert f"| {NONE} | 80.40 (1.14) % |" in found
+    assert f"| {LSTM} | 90.40 (1.14) % | +10.00 | [" in found
+    assert " | p Holm | " in found
+    assert " | better (not counted)<br>14 and 10 steps |" in found
+    (conclusion,) = device.conclusions
+    every = conclusion.comparisons
+    assert declared.families(device.conclusions, every).plain == ""
+    assert declared.families(device.conclusions, every[:1]).plain != ""
+    # Another of the same question has another verdict: it will do where both are exploratory.
+    others = [replace(c) for c in every]
+    assert declared.families(device.conclusions, others).plain != ""
+    late = replace(conclusion, comparisons=tuple(replace(c, exploratory=True) for c in every))
+    assert declared.families([late], others).plain == ""
+
+
+def test_a_family_over_many_tasks_is_one_table_and_its_tests_over_them(source: Source) -> None:
+    device = on(source, reviewed()).devices[0]
+    found = text_of(declared.families(device.conclusions, []))
+    assert found.count("| task | model |") == 1
+    assert found.count("mtl16[domain=books] |") == 3
+    assert "). mtl16: test accuracy" in found
+    assert found.count("| model | mean rank |") == 1
+    (row,) = (line for line in reached.table(on(source, reviewed())).splitlines() if "MTL" in line)
+    assert "| multi_scale_transformer.windowed 85.92 [" in row
+    assert row.endswith("(5 seeds, common) | reached |")
+
+
+def test_designs_without_a_run_are_listed_and_sweeps_are_none(
+    source: Source, tmp_path: Path
+) -> None:
+    for name in ("run", "waiting"):
+        (tmp_path / f"{name}.toml").write_text(
+            f'question = "Is it {name}?"\nmodels = ["mtsa"]\nbaseline = "none"\ntasks = ["cr"]\n'
+        )
+    (tmp_path / "sweep.toml").write_text('models = ["mtsa"]\n')
+    here = on(source, compared("x", plan=planned("run.toml")))
+    text = declared.not_run(here, tmp_path)
+    rows = [line for line in text.splitlines() if line.endswith("not run yet |")]
+    assert rows == [
+        "| waiting.toml | Is it waiting?<br>mtsa against none on cr | not run yet |",
+    ]
+    begun = on(source, [r for r in compared("x", plan=planned("run.toml")) if r["kind"] != "run"])
+    assert "run.toml" in declared.not_run(begun, tmp_path), "declared is not run"
+    assert declared.not_run(here, tmp_path / "nowhere") == ""
+
+
+@pytest.mark.parametrize(("mean", "result"), [(0.94, "reached"), (0.92, "missed")])
+def test_a_goal_is_reached_or_missed_by_the_best_arms_mean(
+    source: Source, mean: float, result: str
+) -> None:
+    def trained(model: str, level: float, count: int, choose: str = "dev") -> list[dict[str, Any]]:
+        test, recipe = "tag_accuracy", {"choose": choose}
+        return [
+            run(model, s, 0, "ud_ewt", test={test: level + 0.001 * s}, recipe=recipe)
+            for s in range(count)
+        ]
+
+    lines = reached.table(
+        on(
+            source,
+            trained(LSTM, mean - 0.002, 5),
+            trained(B, mean - 0.05, 5),
+            trained(NONE, 0.99, 4),
+            trained("mtsa.fused", 0.99, 5, "best-on-test"),
+        )
+    ).splitlines()
+    (row,) = (line for line in lines if line.startswith("| UD EWT"))
+    assert f"| {LSTM} {100 * mean:.2f} [" in row
+    assert row.endswith(f"| {result} |")
+    assert [line.endswith("|  | not run yet |") for line in lines if "WNUT" in line] == [True]
+
+
+def test_the_goals_name_tasks_and_metrics_that_there_are() -> None:
+    for goal in reached.GOALS:
+        assert {one.metric for one in tasks_named(goal.task)} == {goal.metric}
+    assert len(reached.GOALS) == 4

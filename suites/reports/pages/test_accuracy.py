@@ -1,0 +1,145 @@
+"""Accuracies against the baseline's: trained alike in one column, declared before exploratory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from harness.experiments.conclusion import conclusions
+from harness.experiments.replicates import counts_of
+from harness.experiments.tables import NEEDED
+from harness.profile import load_profile
+from reports.core import sizes
+from reports.core.page import Output
+from reports.core.source import DeviceRecords, Source
+from reports.core.tables import Cell
+from reports.pages.corpora.page import Corpora
+from reports.pages.corpora.tables import differences as judged_together
+from reports.pages.corpora.tables import head
+from reports.pages.experiments import Experiments
+from reports.pages.size.accuracy import accuracy_table, difference_text, differences
+from suites.support.comparisons import HIGH, LOW, B
+from suites.support.declared import COMMON, PAPER, compared, planned
+
+SIZE = sizes.of_profile(load_profile("quick", "cpu"))
+NEAR = [0.801, 0.809, 0.791, 0.799, 0.821]
+SPREAD = [0.80, 0.83, 0.77, 0.82, 0.82]
+
+
+def row(*records: list[dict[str, Any]]) -> dict[str, str]:
+    """MTSA's row of the table, without its name."""
+    found = conclusions([r for some in records for r in some])
+    (only,) = accuracy_table(differences(found, SIZE), SIZE, "model")
+    assert only.pop("model") == "mtsa"
+    return only
+
+
+def on(source: Source, *records: list[dict[str, Any]]) -> Source:
+    """A source with one device that has these records."""
+    every = tuple(r for some in records for r in some)
+    return replace(source, devices=(replace(source.devices[0], records=every),))
+
+
+def test_only_what_was_trained_alike_stands_in_one_column() -> None:
+    """The paper's recipe chooses its epoch on the test set; other vectors are another model."""
+    wide = {**COMMON, "width": 600}
+    found = row(
+        compared("common", first=NEAR),
+        compared("paper", PAPER, HIGH[:4], LOW[:4]),
+        compared("wide", wide),
+        compared("none", vectors="none"),
+        compared("glove", vectors="glove", first=[v + 0.1 for v in LOW]),
+    )
+    assert list(found) == [
+        "trec (accuracy, points; 5 seeds)",
+        "trec, common, width=600 (accuracy, points; 5 seeds)",
+        "trec, glove (accuracy, points; 5 seeds)",
+        "trec, no vectors (accuracy, points; 5 seeds)",
+        "trec, paper, best over time on the test set (accuracy, points; 4 seeds)",
+    ]
+    assert [text.split()[0] for text in found.values()] == [
+        "+0.02",
+        "+10.00",
+        "+10.00",
+        "+10.00",
+        "+10.50",
+    ]
+    (paper,) = differences(conclusions(compared("paper", PAPER)), SIZE)
+    assert difference_text(paper).startswith("trec, paper, best over time on the test set +10.00 [")
+
+
+def test_models_with_a_recipe_each_are_told_by_their_design_file() -> None:
+    records = compared("x", plan=planned("tuned.toml"))
+    records[1]["recipe"] = {**records[1]["recipe"], "dropout": 0.4}
+    assert list(row(records)) == ["trec, several recipes (tuned.toml) (accuracy, points; 5 seeds)"]
+
+
+def test_what_was_declared_before_its_runs_stands_before_what_is_exploratory() -> None:
+    alone = compared("first", first=NEAR)
+    late = compared("late", first=[*HIGH, 0.9], second=[*LOW, 0.8], late=True)
+    for order in ((alone, late), (late, alone)):
+        (cell,) = row(*order).values()
+        assert cell.startswith("+0.02 ")
+        assert "exploratory" not in cell
+    (cell,) = row(late).values()
+    assert cell.endswith("], exploratory: better")
+
+
+def test_a_cell_says_why_its_verdict_is_not_counted(source: Source) -> None:
+    records = compared("x", steps=14)
+    (cell,) = row(records).values()
+    assert cell.endswith("], better (not counted)")
+    assert isinstance(cell, Cell)
+    assert cell.notes == ("14 and 10 steps",)
+    shown = Experiments(on(source, records), Output(None, "p")).table().plain
+    assert "| better (not counted)<br>14 and 10 steps<br>+10.00 [" in shown
+    (again,) = Corpora(source, on(source, records).devices[0], Output(None, "p")).differences
+    _, (text,) = judged_together([again], {})
+    assert isinstance(text["verdict"], Cell)
+    assert (text["verdict"], text["verdict"].notes) == (cell.split("], ")[1], cell.notes)
+
+
+def test_no_win_that_is_not_counted_is_bold(source: Source) -> None:
+    for steps, bold in ((10, True), (14, False)):
+        device = on(source, compared("x", steps=steps)).devices[0]
+        page = Corpora(source, device, Output(None, "p"))
+        assert ("**" in page.table().plain) == bold
+        assert bool(page._best()) == bold
+
+
+def test_means_by_another_recipe_say_so_above_them(source: Source) -> None:
+    device: DeviceRecords = on(source, compared("x", PAPER)).devices[0]
+    page = Corpora(source, device, Output(None, "p"))
+    (task,) = page.corpora
+    assert head(task, task.trained) == "trec, paper, best over time on the test set (%)"
+    assert f"| {head(task, task.trained)} |" in page.table().plain
+    assert "trec, paper, best over time on the test set: " in page.differences_to_baseline().plain
+    assert "| paper, best over time on the test set |" in page.beside().plain
+
+
+def test_the_seeds_that_a_comparison_needs_are_one_number(source: Source) -> None:
+    """The declared margin is what they are to find, on every page; else what was seen."""
+    for margin in (0.01, None):
+        device = on(source, compared("x", first=SPREAD, margin=margin)).devices[0]
+        ((one,),) = (c.comparisons for c in device.conclusions)
+        page = Corpora(source, device, Output(None, "p"))
+        _, (text,) = judged_together(page.differences, page.margins)
+        assert one.sought is not None
+        assert text[NEEDED] == one.sought.count
+        assert one.sought.is_margin == (margin is not None)
+
+
+def test_seeds_and_folds_are_not_one_number() -> None:
+    assert counts_of([("fold", 10), ("seed", 5), ("fold", 10)]) == "5 seeds and 10 folds"
+    assert counts_of([("seed", 18), ("seed", 5)]) == "5 or 18 seeds"
+    assert counts_of([("seed", 1)]) == "1 seed"
+
+
+def test_a_cell_says_over_how_many_where_its_column_has_several() -> None:
+    long = compared("long", first=[*NEAR, 0.8], second=[*LOW, 0.8])
+    other = compared("other", models=["bi_lstm.packed", B])
+    rows = accuracy_table(differences(conclusions([*long, *other]), SIZE), SIZE, "model")
+    column = "trec (accuracy, points; 5 or 6 seeds)"
+    told = {one["model"]: one[column] for one in rows}
+    assert "] over 6 seeds, " in told["mtsa"]
+    assert "] over 5 seeds, " in told["bi_lstm"]
