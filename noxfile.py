@@ -36,8 +36,12 @@ OLDEST_TORCH = (2, 8)
 CPU_WHEELS = "https://download.pytorch.org/whl/cpu"
 EXTRAS = "dev,cluster,data" if os.environ.get("CI") else "dev"
 """Tests of a cluster need ray, those of the hub datasets; nobody else has to install them."""
-AUDITED_TRITON = "3.7.1"
-"""What torch comes with for CUDA: the Triton kernels are audited with it too."""
+AUDITED_TRITON: dict[str, tuple[str, ...]] = {
+    "3.7.1": ("",),
+    "3.6.0": ("sm_90 forward half 75", "sm_90 key_gradient half 75"),
+}
+"""Releases that torch 2.13 and 2.11 come with for CUDA, and parts of the names of the cells of the
+Triton kernels that are audited with them: all, or of the headline those that were tried and fit."""
 NO_TESTS = 5
 """What pytest exits with where nothing was chosen."""
 CALIBRATIONS = {
@@ -232,19 +236,21 @@ def nightly(session: nox.Session) -> None:
     for name, arguments in chosen:
         with tried(session, name, failed):
             run_in_shared(session, "python", *arguments)
-    with tried(session, f"audit of the Triton kernels by {AUDITED_TRITON}", failed):
-        audit_other_triton(session)
+    for release, cells in AUDITED_TRITON.items():
+        with tried(session, f"audit of the Triton kernels by {release}", failed):
+            audit_other_triton(session, release, cells)
     if failed:
         session.error(f"failed: {', '.join(failed)}")
 
 
-def audit_other_triton(session: nox.Session) -> None:
+def audit_other_triton(session: nox.Session, release: str, cells: tuple[str, ...]) -> None:
     """Audit with another release than the environment's, which is the newest."""
-    place = ROOT / ".nox" / f"triton-{AUDITED_TRITON}"
+    place = ROOT / ".nox" / f"triton-{release}"
     if not place.exists():
-        pip(session, "--no-deps", "--target", str(place), f"triton=={AUDITED_TRITON}")
+        pip(session, "--no-deps", "--target", str(place), f"triton=={release}")
     module = "reference_impls.kernels.triton.audit"
-    run_in_shared(session, "python", "-m", module, PYTHONPATH=str(place))
+    for cell in cells:
+        run_in_shared(session, "python", "-m", module, f"--only={cell}", PYTHONPATH=str(place))
 
 
 @nox.session(venv_backend="none")

@@ -100,6 +100,9 @@ class Implementation:
     forced : mapping
         Name -> constants ``"module:NAME"`` with other values, under which it is verified as well:
         small work in many pieces, say, or a repair that would be rare.
+    deterministic : bool
+        Whether it promises the same bits in every repeat and in the replay of a CUDA graph, values
+        and gradients: ``attnbench verify --determinism`` fails where it breaks that.
     """
 
     name: str
@@ -112,6 +115,7 @@ class Implementation:
     operations: Callable[[Size], float] | None = None
     long: int = 0
     forced: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    deterministic: bool = False
 
 
 def of_package(

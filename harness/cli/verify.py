@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,24 @@ from harness.options.measure import VerifyOptions
 from harness.records.journal import Writer
 from harness.records.sharing import at_work, in_turn
 from harness.registry import Registry
-from harness.verify.run import ANSWERS, beside, jobs, price, same_bits, verify, workers_for
-from reference_impls.mechanism import Implementation, Mechanism
+from harness.verify.batches import telling
+from harness.verify.run import (
+    ANSWERS,
+    IN_PARTS,
+    SETTLED,
+    beside,
+    broken,
+    jobs,
+    price,
+    same_bits,
+    verify,
+    workers_for,
+)
 
 DEFAULT_DTYPES = ("f64", "f32", "bf16")
 LARGE_DTYPES = ("f32", "bf16")
+BITS_DTYPES = {"cpu": ("f32",), "cuda": ("f32", "bf16")}
+"""In which the same bits are looked for, where they are among those asked for."""
 COLOURS = {"ok": "green", "unsupported": "dim", "skipped": "dim"}
 GOLDEN_CALL = "harness.verify.golden:check_path"
 STRESSED = ("multi_head", "mtsa")
@@ -60,17 +73,24 @@ def verify_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def print_verified(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
-    """The table, and below it a line for everything that is not ok."""
+    """The table, and below it a line for everything that is not ok or does not keep its promise."""
     out.print(verify_table(rows))
     for row in rows:
         if row["verdict"] != "ok":
             found_by = f"{row['found_by']}: " if row.get("found_by") else ""
             say(out, f"{row['name']} {row['dtype']}: {row['verdict']}: {found_by}{row['detail']}")
+        if told := _broken(row):
+            say(out, f"{row['name']} {row['dtype']}: declared deterministic: {told}")
+
+
+def _broken(row: Mapping[str, Any]) -> str:
+    return str(row.get("determinism", {}).get("broken", ""))
 
 
 def exit_code(rows: Sequence[Mapping[str, Any]]) -> int:
-    """1 if anything is wrong, crashed or ran out of time or memory."""
-    return int(any(r["verdict"] not in ("ok", "unsupported", "skipped") for r in rows))
+    """1 if anything is wrong, crashed or ran out of time or memory, or breaks its promise."""
+    fine = ("ok", "unsupported", "skipped")
+    return int(any(r["verdict"] not in fine or _broken(r) for r in rows))
 
 
 def run_verify(options: VerifyOptions) -> int:
@@ -90,7 +110,7 @@ def verified(
     out: Console,
     *,
     workers: int = 0,
-    again: bool = False,
+    settled: Collection[str] = SETTLED,
     large: bool = False,
     bits: Mapping[tuple[str, str], Mapping[str, Any]] | None = None,
 ) -> list[dict[str, Any]]:
@@ -100,8 +120,8 @@ def verified(
     ----------
     workers : int
         At a time; 0: one per core.
-    again : bool
-        Also what the journal knows.
+    settled : collection of str
+        Verdicts with which the journal's rows are taken; none: all is done.
     large : bool
         Of large shapes.
     bits : mapping, optional
@@ -117,7 +137,7 @@ def verified(
             folder,
             {"environment": environment(), "purpose": "verify"},
             workers_for(fingerprint, workers),
-            again=again,
+            settled=settled,
         )
     for row in rows:
         if found := (bits or {}).get((row["name"], row["dtype"])):
@@ -129,24 +149,33 @@ def verified(
 def verify_oracles(options: VerifyOptions) -> int:
     """Check implementations against their oracles, then the exact claims; both are recorded.
 
-    At large shapes instead those that work in tiles, where a journal knows it not yet.
+    At large shapes instead those of which they say something. What takes long goes on, these and
+    determinism: what the journal knows is not done again.
     """
     registry, folder, out = Registry(options.given), options.journal, console()
     fingerprint = device_fingerprint(options.device)
     named = options.names or (() if options.large else registry.given_names)
     pairs = registry.select(named or list(registry.mechanisms))
     if options.large:
-        pairs = in_tiles(pairs, str(fingerprint["device"]))
+        device = str(fingerprint["device"])
+        pairs = [pair for pair in pairs if telling(*pair, device)]
+        if not pairs:
+            raise UsageError(
+                f"--large: large shapes say nothing of these on {device}; expected e.g. "
+                "mtsa.fused_tiled"
+            )
     kinds = options.dtypes or (LARGE_DTYPES if options.large else DEFAULT_DTYPES)
     todo = [(f"{m.name}.{i.name}", dtype, options.option) for m, i in pairs for dtype in kinds]
     rows: list[dict[str, Any]] = []
     found: dict[str, Any] = {"fingerprint": fingerprint, "rows": rows}
     with at_work(folder, "verify", alone=False):
         if not options.exact:
-            more: dict[str, Any] = {"large": True} if options.large else {"again": True}
+            more: dict[str, Any] = {"large": options.large, "workers": options.jobs}
             if options.determinism:
                 more["bits"] = determinism(todo, options, registry, fingerprint)
-            more["workers"] = options.jobs
+                more["settled"] = IN_PARTS
+            elif not options.large:
+                more["settled"] = ()
             rows += verified(todo, registry, fingerprint, folder, out, **more)
             out.print(_counted(rows, fingerprint))
         if options.large:
@@ -161,29 +190,6 @@ def verify_oracles(options: VerifyOptions) -> int:
     return max(exit_code(rows), exit_code(found.get("exact", ())))
 
 
-def in_tiles(
-    pairs: Iterable[tuple[Mechanism, Implementation]], device: str
-) -> list[tuple[Mechanism, Implementation]]:
-    """Those of which large shapes say something.
-
-    Raises
-    ------
-    UsageError
-        If there are none.
-    """
-    tiled = [
-        (m, i)
-        for m, i in pairs
-        if m.takes_heads and m.output == "tokens" and device in i.devices
-        if i.long or i.devices == ("cuda",)
-    ]
-    if not tiled:
-        raise UsageError(
-            f"--large: none of these works in tiles on {device}; expected e.g. mtsa.fused_tiled"
-        )
-    return tiled
-
-
 def determinism(
     todo: Sequence[tuple[str, str, tuple[tuple[str, str], ...]]],
     options: VerifyOptions,
@@ -192,25 +198,31 @@ def determinism(
 ) -> dict[tuple[str, str], dict[str, Any]]:
     """Whether the same bits come again, by name and dtype, one child at a time; recorded.
 
-    In one dtype, f32 if it is among those asked for: compiling takes up to a minute each.
+    In the dtypes of `BITS_DTYPES`, else in the first one asked for: compiling takes up to a minute
+    each. Of those declared deterministic ``broken`` says what they do not keep; it is not recorded.
     """
     dtypes = [dtype for _, dtype, _ in todo]
-    only = "f32" if "f32" in dtypes else dtypes[0]
+    usual = BITS_DTYPES[str(fingerprint["device"])]
+    only = [dtype for dtype in usual if dtype in dtypes] or dtypes[:1]
     wanted = [
         (name, dtype)
         for name, dtype, _ in todo
-        if dtype == only and fingerprint["device"] in registry.find(name)[1].devices
+        if dtype in only and fingerprint["device"] in registry.find(name)[1].devices
     ]
     session = {"environment": environment(), "purpose": "determinism"}
     given = (options.option, registry, fingerprint, options.journal, session)
     with steps(console(), "determinism", len(wanted)) as step:
         records = beside("determinism", wanted, *given, step)
-    return {(r["name"], r["dtype"]): r for r in records}
+    declared = {r["name"] for r in records if registry.find(r["name"])[1].deterministic}
+    return {
+        (r["name"], r["dtype"]): {**r, "broken": broken(r)} if r["name"] in declared else r
+        for r in records
+    }
 
 
 def _counted(rows: Sequence[Mapping[str, Any]], fingerprint: Mapping[str, Any]) -> str:
     bad = sum(exit_code([r]) for r in rows)
-    checked = sum(r["verdict"] == "ok" for r in rows)
+    checked = sum(r["verdict"] == "ok" and not exit_code([r]) for r in rows)
     comparisons = sum(int(r.get("comparisons", 0)) for r in rows)
     return (
         f"{checked} ok, {bad} wrong, {len(rows) - checked - bad} unsupported; "

@@ -58,12 +58,14 @@ class VerifyOptions(Where, Given, Factory, JsonOutput):
     )
     determinism: bool = switch(
         "Tell beside each verdict whether the same bits come again: in 30 repeats, alone and in a "
-        "batch, on two threads, compiled; and what torch's deterministic mode costs.",
+        "batch, on two threads, compiled; and what torch's deterministic mode costs. Killed and "
+        "started again it goes on where it was.",
         "--determinism",
     )
     large: bool = switch(
         "Instead at heads of 64, 75 and 128 and up to 4,097 tokens, all rows and gradients, what "
-        "works in tiles or on a GPU alone (f32, bf16 if --dtypes is not given); minutes each.",
+        "works in tiles, on a GPU all with heads (f32, bf16 if --dtypes is not given); minutes "
+        "each, and it goes on where it was.",
         "--large",
     )
     golden: Path | None = option(

@@ -11,7 +11,8 @@ from reference_impls.mechanism import Implementation, Mechanism
 LENGTHS = (1, 2, 63, 64, 65, 257)
 """Across the edges of the usual tiles."""
 SHORT = (2, 7, 65)
-LARGE_WIDTHS, LARGE_LENGTHS = (64, 75, 128), (64, 65, 1000, 4097)
+PAPERS_WIDTH = 75
+LARGE_WIDTHS, LARGE_LENGTHS = (64, PAPERS_WIDTH, 128), (64, 65, 1000, 4097)
 """Of `large`: setting A's heads between powers of two; a tile, one token more, many, and as many as
 begin a tile of their own at every size of tiles."""
 LARGE_HEADS = 2
@@ -84,6 +85,10 @@ def batches(mechanism: Mechanism, implementation: Implementation, dtype: str) ->
         yield Batch(f"N={n} without padding", {}, (n, n), masked=False)
     if (n := implementation.long) and mechanism.output == "tokens":
         yield Batch(f"N={n}, rows at edges", {}, (n,), masked=False, sampled=True)
+        # The papers' heads, which a GPU's kernels cut in two: a sanitizer sees no larger ones.
+        if mechanism.takes_heads and implementation.devices == ("cuda",):
+            two, label = {"heads": LARGE_HEADS}, f"N=65, heads of {PAPERS_WIDTH}"
+            yield Batch(label, two, ragged(65), head_width=PAPERS_WIDTH)
     for name, options in mechanism.variants.items():
         for n in SHORT:
             yield Batch(f"{name}, N={n}", options, ragged(n), evaluated=n == 7)
@@ -114,6 +119,19 @@ def batches(mechanism: Mechanism, implementation: Implementation, dtype: str) ->
         for scale in (1.0, *scales[1:]):
             label = f"{name}, scores times {scale:g}, N=65"
             yield Batch(label, steep, ragged(65), score_scale=scale, forced=forced)
+
+
+def telling(mechanism: Mechanism, implementation: Implementation, device: str) -> bool:
+    """Whether `large` shapes say something of an implementation on a device.
+
+    On a CPU of those that work in tiles; on a GPU of all kernels, torch's too, which goals and
+    ratios are formed to. The yardstick would be held against itself, and has no room for N x N x D.
+    """
+    if not (mechanism.takes_heads and mechanism.output == "tokens"):
+        return False
+    if device not in implementation.devices or implementation.factory == mechanism.plain:
+        return False
+    return device == "cuda" or bool(implementation.long)
 
 
 def large() -> Iterator[Batch]:

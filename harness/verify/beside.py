@@ -25,9 +25,10 @@ from harness.verify.unaided.subject import PosedBatch, Subject
 from reference_impls.mechanism import Unsupported
 
 REPEATS = 30
-LENGTHS = (96, 96, 64, 33)
-WIDTH = 48
-"""Large enough for torch to share work among threads, small enough for 30 passes in a second."""
+LENGTHS = {"cpu": (96, 96, 64, 33), "cuda": (300, 300, 129, 65)}
+WIDTHS = {"cpu": 48, "cuda": 300}
+"""By device, of 4 heads: large enough for torch to share work among threads, or for several tiles
+of a GPU's kernels and their heads of 75, small enough for 30 passes in a second."""
 PAIRS = 15
 """Passes with and without the deterministic mode, in turn."""
 STRESSED = (33, 16)
@@ -64,7 +65,7 @@ def determinism(
     return {
         "repeats": REPEATS,
         "again": max(_apart(_asked(module, point), first) for _ in range(REPEATS - 1)),
-        "batch": max(_alone(module, point, first, b) for b in range(len(LENGTHS))),
+        "batch": max(_alone(module, point, first, b) for b in range(len(point.x))),
         "threads": threads,
         **_price(module, point),
     }
@@ -144,9 +145,10 @@ def _subject(
     if device not in implementation.devices:
         raise Unsupported(f"{name} does not run on {device}")
     whole = {**mechanism.options, **implementation.options}
-    sizes = (WIDTH, WIDTH, 4, (LENGTHS,))
+    width, lengths = WIDTHS[device], LENGTHS[device]
+    sizes = (width, width, 4, (lengths,))
     subject = Subject(mechanism, implementation, dtype, device, whole, *sizes)
-    return subject.module(), subject.point(LENGTHS)
+    return subject.module(), subject.point(lengths)
 
 
 def _asked(module: Any, point: PosedBatch) -> Computed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +35,8 @@ ANSWERS = ".answers"
 
 SETTLED = ("ok", "unsupported", "wrong", "void")
 """Verdicts that are not tried again."""
+IN_PARTS = (*SETTLED, "timeout")
+"""The same of what is stopped and goes on: time over and over for one row would end nothing."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def verify(
     folder: Path | None = None,
     session: Mapping[str, Any] | None = None,
     workers: int = 1,
-    again: bool = False,
+    settled: Collection[str] = SETTLED,
 ) -> list[dict[str, Any]]:
     """Run all jobs; rows come in the order of `todo`.
 
@@ -127,14 +129,14 @@ def verify(
         Environment for the journal's first line.
     workers : int
         Children at a time; 1 on a GPU.
-    again : bool
-        Whether finished rows are done again, and only written, not looked up.
+    settled : collection of str
+        Rows with these verdicts are taken from the journal; with none all are done, and written.
     """
-    looked_up = folder is not None and folder.exists() and not again
+    looked_up = folder is not None and folder.exists() and settled
     known = journal.read(folder).finished() if folder is not None and looked_up else {}
     rows: dict[str, dict[str, Any]] = {}
     for job in todo:
-        if known.get(job.key, {}).get("verdict") in SETTLED:
+        if known.get(job.key, {}).get("verdict") in settled:
             rows[job.key] = {**known[job.key], "reused": True}
             on_row(rows[job.key])
     missing = [job for job in todo if job.key not in rows]
@@ -195,6 +197,8 @@ def beside(
 ) -> list[dict[str, Any]]:
     """A kind of `BESIDE` for (name, dtype), one child after the other; known ones are reused.
 
+    But not crashes: they may be chance.
+
     Parameters
     ----------
     kind : str
@@ -214,7 +218,8 @@ def beside(
         for name, dtype in wanted:
             case = case_name(name, options, dtype, device)
             head = schema.head(kind, case, code_hash(registry.find(name)[0], "verify"), fingerprint)
-            if (record := known.get(head["key"])) is None:
+            record = known.get(head["key"])
+            if record is None or record["status"] == "crash":
                 what = {"name": name, "dtype": dtype, "options": dict(options), "device": device}
                 told = _told_beside(interpreter, kind, {**what, "given": list(registry.extra)})
                 if writer is None:
@@ -239,6 +244,27 @@ def _told_beside(interpreter: Interpreter, kind: str, asked: Mapping[str, Any]) 
             failed = {what: None, f"{what}_reason": f"{own.status}: {own.detail}"}
             found |= own.value if own.status == "ok" else failed
     return found
+
+
+PROMISED = ("again", "graphed")
+"""What an implementation that is declared deterministic promises, where it is tried."""
+
+
+def broken(record: Mapping[str, Any]) -> str:
+    """What a record of determinism has of the promise of one that is declared so; empty: nothing.
+
+    What could not be told is not kept either; what it can't do at all it doesn't promise.
+    """
+    if record["status"] != "ok":
+        told = f"{record['status']}: {record['detail']}"
+        return "" if record["status"] == "unsupported" else told
+    found = []
+    for kind in (kind for kind in PROMISED if kind in record):
+        if record[kind] is None:
+            found.append(f"{kind} not told: {record[f'{kind}_reason']}")
+        elif record[kind]:
+            found.append(f"{kind} differs by {record[kind]:.0e}")
+    return "; ".join(found)
 
 
 _WHERE_TRIED = ("threads", "compiled", "graphed")

@@ -73,7 +73,7 @@ train mtsa --recipe width=100000000000000000000
 train mtsa --recipe epochs=٣
     epochs=٣; expected int
 verify bi_lstm --large --device cpu
-    --large: none of these works in tiles on cpu; expected e.g. mtsa.fused_tiled
+    --large: large shapes say nothing of these on cpu; expected e.g. mtsa.fused_tiled
 verify --large --stress --exact
     --large is a run of its own; leave out --stress --exact
 bench --nonsense

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from harness.cli import verify as command
+from harness.isolate import Outcome
 from harness.records import journal
 from harness.verify import run
 from harness.verify.beside import SCALES, stress
@@ -67,3 +71,80 @@ def test_what_gives_the_same_bits_stands_beside_the_verdict(
     assert told["compiled_reason"].startswith("timeout")
     (record,) = [r for r in journal.read(tmp_path / "j").records if r["kind"] == "determinism"]
     assert record["price"] == told["price"] > 0
+
+
+def test_determinism_goes_on_where_it_was_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[str] = []
+
+    def stopped(calls: Any, *_: object) -> Any:
+        for job, _call in calls:
+            if len(checked) == 1 and len(calls) == 3:
+                raise KeyboardInterrupt
+            checked.append(job.dtype)
+            late = job.dtype == "f32"
+            yield job, Outcome("timeout" if late else "ok", detail="", value={"verdict": "ok"})
+
+    monkeypatch.setattr(run, "run_all", stopped)
+    monkeypatch.setattr(run, "COMPILE_SECONDS", 0.01)
+    line = "verify none.fused --determinism --dtypes f32,f64,bf16 --journal j --device cpu"
+    assert here(line, cwd=tmp_path).returncode == 130
+    assert checked == ["f32"]
+    for _ in range(2):
+        done = here(line, cwd=tmp_path)
+        assert done.returncode == 1, "what ran out of time says so, and is not waited for again"
+        assert "none.fused f32: timeout" in done.stdout
+        assert checked == ["f32", "f64", "bf16"]
+    here(line.replace(" --determinism", ""), cwd=tmp_path)
+    assert checked[3:] == ["f32", "f64", "bf16"], "without it all is checked anew"
+
+
+SAME = {"status": "ok", "again": 0.0, "batch": 1e-7, "threads": None, "compiled": 1e-7}
+GRAPH = {"graphed": None, "graphed_reason": "failed: no capture"}
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"graphed": 0.0}, ""),
+        ({"again": 1e-8}, "again differs by 1e-08"),
+        ({"graphed": 2e-3}, "graphed differs by 2e-03"),
+        ({"again": 1e-8, **GRAPH}, "again differs by 1e-08; graphed not told: failed: no capture"),
+        ({"status": "crash", "detail": "killed"}, "crash: killed"),
+        ({"status": "unsupported", "detail": "no bf16"}, ""),
+    ],
+)
+def test_a_promise_that_is_broken_is_named(more: Mapping[str, Any], told: str) -> None:
+    assert run.broken({**SAME, **more}) == told
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("mtsa.fused_triton", 1), ("mtsa.fused", 1), ("mtsa.algorithm1", 0)]
+)
+def test_on_a_gpu_bf16_is_told_too_and_who_promised_the_same_bits_is_judged(
+    name: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card = {"device": "cuda", "model": "a card that is not here", "threads": 1, "torch": "2"}
+
+    def rows(todo: Sequence[run.Verification], *_: object, **more: object) -> list[dict[str, Any]]:
+        return [{"name": job.name, "dtype": job.dtype, "verdict": "ok"} for job in todo]
+
+    def told(kind: str, wanted: Sequence[tuple[str, str]], *_: object) -> list[dict[str, Any]]:
+        found = {"price": None, "graphed": 0.0, **SAME}
+        return [{**found, "name": n, "dtype": d, "again": 1e-3 * (d == "bf16")} for n, d in wanted]
+
+    monkeypatch.setattr(command, "device_fingerprint", lambda _: card)
+    monkeypatch.setattr(command, "verify", rows)
+    monkeypatch.setattr(command, "beside", told)
+    monkeypatch.setattr(command, "verify_exact", lambda *_: [])
+    done = here(f"verify {name} --determinism --journal j --json o.json", cwd=tmp_path)
+    assert done.returncode == code, done.stderr
+    line = f"{name} bf16: declared deterministic: again differs by 1e-03"
+    assert done.stdout.splitlines().count(line) == code
+    assert f"{3 - code} ok, {code} wrong, 0 unsupported" in done.stdout
+    found = {
+        r["dtype"]: r.get("determinism")
+        for r in json.loads((tmp_path / "o.json").read_text())["rows"]
+    }
+    assert [bool(found[dtype]) for dtype in ("f64", "f32", "bf16")] == [False, True, True]

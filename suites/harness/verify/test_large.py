@@ -36,9 +36,26 @@ def test_the_shapes_are_those_of_kernels() -> None:
     assert {max(b.lengths) for b in found if b.masked} == {64, 65, 1000}
 
 
+def test_kernels_of_a_gpu_meet_the_papers_heads_at_small_shapes_too() -> None:
+    for name, meets in (("mtsa.fused_triton", True), ("mtsa.fused_tiled", False)):
+        found = [b for b in batches.batches(*Registry().find(name), "bf16") if b.head_width]
+        assert [(b.head_width, b.masked, b.lengths) for b in found] == [
+            (75, True, (65, 32, 1, 0))
+        ] * meets
+
+
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize(
-    "name", ["mtsa.fused_tiled", "mtsa_nmt.fused_tiled", "mtsa_released.fused_tiled"]
+    "name",
+    [
+        "mtsa.fused_tiled",
+        "mtsa_nmt.fused_tiled",
+        "mtsa_released.fused_tiled",
+        "mtsa_stack.fused_tiled",
+        "msmsa_layer.fused_tiled",
+        "multi_head.sdpa",
+        "multi_head_relu.matmul",
+    ],
 )
 def test_a_right_one_is_right_there(name: str) -> None:
     found = check.check(name, "f64", "cpu", large=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -24,6 +25,7 @@ from harness.json_file import write_json
 from harness.measure.device import device_fingerprint, environment
 from harness.records import journal
 from harness.registry import Registry
+from harness.verify.batches import telling
 from suites.programs.command import application, console, finishing
 
 PART_SECONDS = 570.0
@@ -39,12 +41,16 @@ DOCTOR = "doctor"
 DONE = ("ok", "failed", "left out")
 COLOURS = {"ok": "green", "left out": "dim", "unfinished": "yellow"}
 
-LARGE = ("mtsa", "mtsa_released", "multi_head", "msmsa")
-"""Verified at large shapes: Triton, FlexAttention and tiles of each, and torch's own kernels."""
 SANITIZER = ("compute-sanitizer", "--target-processes", "all", "--error-exitcode", "9")
 SANITIZED = ("mtsa.fused_triton", "--dtypes", "bf16")
-SPENDING = ("--only", "mtsa.fused@8", "--only", "multi_cnn.conv", "--lengths", "64,512")
+SPENDING = (
+    *("--only", "mtsa.fused@8", "--only", "multi_cnn.conv"),
+    *("--lengths", "64,512", "--dtypes", "bf16"),
+)
 """What the quick profile has no time to tell the energy of."""
+TUNED = (64, 80, 128)
+"""Widths of heads whose tiles are tried, a part each: the compiler needs minutes for every one."""
+TILES = "tiles.json"
 LONGEST = ("mtsa.fused@8", "multi_head.sdpa@8", "disa.chunked", "multi_cnn.conv")
 
 
@@ -53,13 +59,14 @@ class Part:
     """A command, in the program's folder: a module that Python runs, and its arguments.
 
     ``before`` is a program that runs Python, with arguments of its own; where it is not installed
-    the part is left out, by name.
+    the part is left out, by name. ``places`` is how the module is told device and folder.
     """
 
     name: str
     module: str
     arguments: tuple[str, ...]
     before: tuple[str, ...] = ()
+    places: tuple[str, ...] = ("--device", "{device}", "--journal", "{folder}")
 
     def missing(self) -> str:
         """Why it can't be run here; empty where it can."""
@@ -69,7 +76,7 @@ class Part:
 
     def command(self, python: str, device: str, folder: str) -> list[str]:
         """The whole command line."""
-        where = ("--device", device, "--journal", folder)
+        where = (place.format(device=device, folder=folder) for place in self.places)
         return [*self.before, python, "-m", self.module, *self.arguments, *where]
 
 
@@ -77,17 +84,22 @@ def parts(device: str) -> Iterator[Part]:
     """All parts in their order: what is cheap, and what the others stand on, comes first."""
     yield Part("doctor", "harness", ("doctor",))
     known = Registry().mechanisms.values()
-    there = [m.name for m in known if any(device in i.devices for i in m.implementations)]
-    for name in there:
-        yield Part(f"verify {name}", "harness", ("verify", name, "--determinism"))
-    for name in LARGE:
-        yield Part(f"large {name}", "harness", ("verify", name, "--large"))
+    for one in known:
+        if any(device in i.devices for i in one.implementations):
+            yield Part(f"verify {one.name}", "harness", ("verify", one.name, "--determinism"))
+    for one in known:
+        if any(telling(one, i, device) for i in one.implementations):
+            yield Part(f"large {one.name}", "harness", ("verify", one.name, "--large"))
     yield Part("sanitizer", "harness", ("verify", *SANITIZED), SANITIZER)
     yield Part("bench", "harness", ("bench", "--profile", "quick"))
     yield Part("energy", "harness", ("bench", "--profile", "paper", *SPENDING))
     yield Part("goals", "suites.programs.goals", ())
     frontier = ("frontier", *LONGEST, "--limit", "65536", "--dtypes", "bf16")
     yield Part("frontier", "harness", frontier)
+    if device == "cuda":
+        tune, out = "reference_impls.kernels.triton.tune", ("--out", "{folder}/" + TILES)
+        for width in TUNED:
+            yield Part(f"tune {width}", tune, ("--only", f"half {width}"), places=out)
 
 
 app = application()
@@ -142,7 +154,7 @@ def run_part(part: Part, command: Sequence[str], folder: Folder, limit: float) -
         return "left out"
     begun = time.monotonic()
     with (folder.place / LOG).open("a") as log:
-        print(f"\n$ {' '.join(command)}", file=log, flush=True)
+        print(f"\n$ {shlex.join(command)}", file=log, flush=True)
         child = subprocess.Popen(
             command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
@@ -203,10 +215,10 @@ def bundle(folder: Path, place: Path) -> list[Path]:
     place.mkdir(parents=True, exist_ok=True)
     whole = b"".join(path.read_bytes() for path in sorted(folder.glob("*.jsonl")))
     (place / PACK).write_bytes(lzma.compress(whole, preset=9))
-    for name in (STATE, LOG):
+    for name in (STATE, LOG, TILES):
         if place != folder and (folder / name).exists():
             (place / name).write_bytes((folder / name).read_bytes())
-    files = [place / name for name in (PACK, STATE, LOG) if (place / name).exists()]
+    files = [place / name for name in (PACK, STATE, LOG, TILES) if (place / name).exists()]
     size = sum(path.stat().st_size for path in files)
     if size > MOST_BYTES:
         raise UsageError(f"{place}: {size:,} bytes; expected at most {MOST_BYTES:,}")
@@ -274,7 +286,7 @@ def main(
     todo = [part for part in every if not only or part.name in only]
     if dry_run:
         for part in todo:
-            say(out, " ".join(part.command("python", device, folder)))
+            say(out, shlex.join(part.command("python", device, folder)))
         return 0
     fingerprint = device_fingerprint(device)
     place = Folder(Path(folder), _commit(), only or ())

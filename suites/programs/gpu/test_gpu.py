@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from harness.cli.app import run as harness
 from harness.errors import UsageError
+from harness.options.groups import selection_of
+from harness.options.measure import FrontierOptions
+from harness.plan import frontier_cases
 from harness.records import journal
+from harness.registry import Registry
+from harness.verify.run import Verification
+from reference_impls.kernels.triton import tune
 from suites.programs.command import console
+from suites.programs.goals.__main__ import app as goals
 from suites.programs.gpu import __main__ as gpu
-from suites.programs.gpu.__main__ import LARGE, Part, parts
+from suites.programs.gpu.__main__ import Part, parts
 
 SCRIPT = """
 import pathlib, subprocess, sys, time
@@ -157,11 +169,111 @@ def test_the_pack_is_a_journal_with_all_records(
 def test_all_that_runs_on_a_gpu_is_verified_then_measured() -> None:
     names = [part.name for part in parts("cuda")]
     assert names[0] == "doctor"
-    assert names[-4:] == ["bench", "energy", "goals", "frontier"]
-    assert {f"large {name}" for name in LARGE} <= set(names)
+    tuned = [name for name in names if name.startswith("tune ")]
+    at = names.index("bench")
+    assert names[at:] == ["bench", "energy", "goals", "frontier", *tuned]
     verified = {name for name in names if name.startswith("verify ")}
     assert {"verify mtsa", "verify multi_head", "verify disa", "verify bi_lstm"} <= verified
     assert len(names) == len(set(names))
+    large = {name.partition(" ")[2] for name in names if name.startswith("large ")}
+    heads = {"mtsa", "mtsa_nmt", "mtsa_released", "mtsa_stack", "msmsa", "msmsa_layer"}
+    assert large == heads | {"multi_head", "multi_head_released", "multi_head_relu"}
+    assert not {"multi_head", "multi_head_relu"} & {
+        part.name.partition(" ")[2] for part in parts("cpu") if part.name.startswith("large ")
+    }
+
+
+CARD = {"device": "cuda", "model": "a card that is not here", "threads": 1, "torch": "2"}
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """A GPU that is played, and nothing that runs on it: what commands would do there."""
+    found: dict[str, list[str]] = {"verify": [], "bits": [], "frontier": [], "tune": []}
+
+    def verify(todo: Sequence[Verification], *_: object, **more: object) -> list[dict[str, Any]]:
+        found["verify"] += [f"{job.name} {job.dtype}{' large' * job.large}" for job in todo]
+        return []
+
+    def beside(kind: str, wanted: Sequence[tuple[str, str]], *_: object) -> list[dict[str, Any]]:
+        found["bits"] += [" ".join(one) for one in wanted]
+        return []
+
+    def frontier(options: FrontierOptions) -> int:
+        cases = frontier_cases("cuda", Registry(), selection_of(options))
+        found["frontier"] += [case.name for case in cases]
+        return 0
+
+    def cell(*given: Any) -> dict[str, Any]:
+        found["tune"].append(" ".join(map(str, given[:3])))
+        return {"now": "", "best": "", "dropped": {}}
+
+    fakes = {
+        "harness.cli.verify.device_fingerprint": lambda _: CARD,
+        "harness.measure.session.device_fingerprint": lambda _: CARD,
+        "harness.measure.device.device_fingerprint": lambda _: CARD,
+        "harness.cli.verify.verify": verify,
+        "harness.cli.verify.beside": beside,
+        "harness.cli.verify.verify_exact": lambda *_: [],
+        "harness.cli.frontier.run_frontier": frontier,
+        "harness.cli.doctor.run_doctor": lambda _: 0,
+        "reference_impls.kernels.triton.tune.cell": cell,
+        "reference_impls.kernels.triton.device.usable": lambda: "",
+        "reference_impls.kernels.triton.device.interpreted": lambda: False,
+        "reference_impls.kernels.triton.device.architecture": lambda *_: 90,
+        "torch.cuda.get_device_name": lambda: CARD["model"],
+    }
+    monkeypatch.setitem(sys.modules, "triton", SimpleNamespace(__version__="3"))
+    for name, fake in fakes.items():
+        monkeypatch.setattr(name, fake)
+    return found
+
+
+def would(part: Part, folder: Path, *more: str) -> str:
+    """Run the arguments of a part in this process; what it prints. It must not be refused."""
+    line = [*part.command("python", "cuda", str(folder)), *more]
+    arguments = line[line.index(part.module) + 1 :]
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        if part.module == "harness":
+            code = harness(arguments)
+        elif part.module == "suites.programs.goals":
+            code = CliRunner().invoke(goals, arguments).exit_code
+        else:
+            code = tune.main(arguments)
+    assert code == 0, f"{part.name}: {said.getvalue()}"
+    return said.getvalue()
+
+
+def test_every_line_is_understood_and_says_what_it_would_do(
+    planned: dict[str, list[str]], tmp_path: Path
+) -> None:
+    lines = {part.name: part for part in parts("cuda")}
+    for name, part in lines.items():
+        dry = name in ("bench", "energy", "goals")
+        said = would(part, tmp_path, *["--dry-run"] * dry)
+        if name == "bench":
+            for kernel in ("padded", "flash", "efficient", "cudnn"):
+                assert f"multi_head.sdpa_{kernel}-B64-N64-D300x600-H8-bf16-training-cuda" in said
+            for kernel in ("sdpa", "flash3", "flash4", "flex"):
+                assert f"multi_head.{kernel}-B64-N64-D300x600-H8-bf16-forward-cuda" in said
+        if name == "energy":
+            assert "mtsa.fused-B64-N64-D300x600-H8-bf16-training-cuda" in said
+            assert "f32" not in said
+    every = [
+        f"{m.name}.{i.name}" for m in Registry().mechanisms.values() for i in m.implementations
+    ]
+    assert {f"{name} f32" for name in every} <= set(planned["verify"])
+    assert {f"mtsa.{name} bf16" for name in ("fused", "fused_triton")} <= set(planned["bits"])
+    large = {line for line in planned["verify"] if line.endswith(" large")}
+    for name in ("sdpa", "sdpa_padded", "sdpa_flash", "matmul", "flash3"):
+        assert f"multi_head.{name} bf16 large" in large
+    assert {"mtsa.fused f32 large", "mtsa_stack.algorithm1 f32 large"} <= large
+    assert not any(line.split()[0].endswith(".plain") for line in large)
+    assert len(planned["frontier"]) == 4
+    assert planned["tune"] == [
+        f"{kind} half {width}" for width in (64, 80, 128) for kind in tune.KINDS
+    ]
 
 
 def test_here_without_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

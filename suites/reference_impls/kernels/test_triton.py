@@ -500,7 +500,9 @@ def test_a_tile_that_computes_something_else_may_not_win(monkeypatch: pytest.Mon
     gradients, room = launch.backward, Inputs.gradients
     monkeypatch.setattr(launch, "backward", lambda *given: gradients(*given)[:-1])  # dk: whatever
     monkeypatch.setattr(Inputs, "gradients", lambda given: [t + 1 for t in room(given)])
-    assert re.fullmatch(r"wrong: d[kvs] is off by \S+ of its largest \(directional\)", ask())
+    assert re.fullmatch(
+        r"wrong: d[kvs] is off by \S+ of its largest \(heads of 16, directional\)", ask()
+    )
     monkeypatch.setattr(launch, "backward", Mock(side_effect=Unsupported("too\nlarge")))
     monkeypatch.setattr(launch, "forward", lambda *_: [])
-    assert ask() == "does not run: too large"
+    assert ask() == "does not run: too large (heads of 16, directional)"

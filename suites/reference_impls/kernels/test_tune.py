@@ -80,6 +80,77 @@ def test_what_is_found_is_printed_and_written(
     assert json.loads(out.read_text())["forward half 64"]["best"] == "64x64 8w 2s"
 
 
+@pytest.fixture
+def device_here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A device that is played, two cells; the widths of the cells that are measured."""
+    done: list[str] = []
+    monkeypatch.setattr(device, "usable", lambda: "")
+    monkeypatch.setattr(device, "interpreted", lambda: False)
+    monkeypatch.setattr(device, "architecture", lambda *_: 90)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "none")
+    cells = {"forward": {"half": {64: NOW, 80: NOW}}}
+    monkeypatch.setattr(tune, "table_of", lambda _: cells)
+
+    def cell(kind: str, numbers: str, width: int, lengths: Sequence[int]) -> dict[str, Any]:
+        done.append(str(width))
+        return {"now": str(NOW), "best": str(BEST), "dropped": {}}
+
+    monkeypatch.setattr(tune, "cell", cell)
+    return done
+
+
+def test_a_cell_that_is_known_is_not_measured_again(
+    device_here: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = ["--out", str(tmp_path / "tiles.json")]
+    assert tune.main([*line, "--only", "half 80", "--only", "single"]) == 0
+    assert device_here == ["80"]
+    assert tune.main(line) == 0
+    assert device_here == ["80", "64"]
+    monkeypatch.setattr(tune, "_code", lambda: "other")
+    assert tune.main(line) == 0
+    assert device_here == ["80", "64", "64", "80"]
+
+
+@pytest.mark.usefixtures("device_here")
+def test_a_tile_of_the_table_that_is_wrong_fails_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {"now": str(NOW), "best": str(BEST), "dropped": {str(NOW): "wrong: dk is off by 1"}}
+    monkeypatch.setattr(tune, "cell", lambda *_: found)
+    line = ["--out", str(tmp_path / "tiles.json")]
+    assert (tune.main(line), tune.main(line)) == (1, 1)
+    found["dropped"] = {str(SLOW): "wrong: dk is off by 1"}
+    (tmp_path / "tiles.json").unlink()
+    assert tune.main(line) == 0
+
+
+@pytest.mark.parametrize(
+    ("width", "checked"), [(64, {64}), (80, {80, 75}), (128, {128}), (320, {320, 300})]
+)
+def test_a_tile_is_checked_at_the_widths_that_it_is_for(
+    width: int, checked: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: set[int] = set()
+
+    def pose(numbers: str, width: int, *_: object) -> tuple[int, None]:
+        asked.add(width)
+        return width, None
+
+    def compute(kind: str, tile: Tile, call: int, g: None) -> dict[str, torch.Tensor]:
+        return {"a": torch.tensor([2.0 if call == broken else 1.0])}
+
+    broken = 0
+    monkeypatch.setattr(tune, "problem", pose)
+    monkeypatch.setattr(tune, "computed", compute)
+    monkeypatch.setattr(tune, "_references", lambda *_: {"a": torch.ones(1)})
+    assert not tune.why_not("forward", "half", width, NOW, "cpu")
+    assert asked == checked
+    broken = min(checked)
+    told = f"wrong: a is off by 1.0e+00 of its largest (heads of {broken}, directional)"
+    assert tune.why_not("forward", "half", width, NOW, "cpu") == told
+
+
 @pytest.mark.parametrize("masks", tune.MASKS)
 @pytest.mark.parametrize("padded", [False, True])
 def test_the_reference_is_the_definition(masks: str, padded: bool) -> None:
