@@ -88,7 +88,7 @@ def written(table: Mapping[tuple[int, Kind, Numbers], Mapping[int, Tile]]) -> st
 
 
 def counted(audits: Iterable[KernelAudit]) -> str:
-    """The text of `counts.toml`: what `reports.docs.predicted` makes times of."""
+    """The text of `counts.toml`: what `reports.core.predicted` makes times of."""
     text = "# Written by `python -m reference_impls.kernels.triton.ranking --counts`: cycles of a\n"
     text += "# multiprocessor for 1,024 pairs, in bfloat16; tile: rows, columns, warps, stages.\n"
     for one in audits:
