@@ -18,6 +18,7 @@ from harness.measure.session import Session
 from harness.records import journal
 from harness.registry import builtins
 from reference_impls.mtsa import optimized
+from reports.core import predicted
 from suites.programs.goals import __main__ as program
 from suites.programs.goals import accuracy, judge, plan
 from suites.programs.goals.judge import MET, MISSED, UNDECIDED, Readings
@@ -67,6 +68,19 @@ def test_small_inputs_have_one_bound_whatever_the_mechanism() -> None:
         for name in ("mtsa.fused", "disa.chunked")
         for phase, most in (("forward", 1.2), ("training", 1.35))
     }
+
+
+def test_all_that_is_predicted_of_a_gpu_can_be_measured() -> None:
+    """At the very sizes, and by the names, by which it is then shown beside."""
+    asked = [goal for goal in load().goals if goal.id.startswith("predicted-")]
+    there = set()
+    for one in plan.planned(asked, PROFILES, KNOWN):
+        for case in one.measured:
+            p = case.problem
+            assert (case.name, p.dtype, p.device) == (predicted.MEASURED, "bf16", "cuda")
+            assert (p.batch, p.heads) == (predicted.BATCH, predicted.HEADS)
+            there.add((p.phase, p.d_out // p.heads, p.length))
+    assert there == {(one.phase, one.width, one.tokens) for one in predicted.beside([])}
 
 
 def test_every_goal_can_be_planned_but_those_whose_implementation_is_not_there() -> None:
