@@ -38,7 +38,8 @@ Triton 3.7.1 (ptxas 12.8.93) for those, which only a check of gradients on a dev
 BROKEN = 1.25
 """What each limit more that is broken has to be worth, where no tile is within all of them."""
 TOLD = frozenset(["eights"])
-"""Limits that the audit names and no tile is refused for: the prediction knows their bytes."""
+"""Limits that no tile is refused for that has copies of 16 bytes too: the prediction knows the
+bytes of either."""
 
 
 def _shallow(cell: KernelCell, stages: int) -> list[KernelAudit]:
@@ -71,7 +72,7 @@ def _reads(tile: Tile) -> float:
 
 
 def _broken(one: KernelAudit) -> int:
-    return len(one.beyond().keys() - TOLD)
+    return len(one.beyond().keys() - (TOLD if one.copies else set()))
 
 
 def _order(one: KernelAudit) -> tuple[bool, float]:

@@ -300,6 +300,7 @@ def test_a_tile_is_not_refused_for_what_the_audit_only_tells() -> None:
     assert list(told.beyond()) == ["eights"]
     assert ranking._order(told) == ranking._order(made())
     assert ranking._order(broken) > ranking._order(made())
+    assert ranking._order(replace(told, copies=0)) == ranking._order(broken), "nothing is wide"
 
 
 def test_programs_are_as_many_as_registers_shared_memory_and_warps_allow() -> None:
