@@ -13,6 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
+from harness.case import parse
 from harness.cli.display import ratio_table, tell_gpu
 from harness.cli.doctor import tell_unready
 from harness.cli.output import console, duration, say, tell_skipped
@@ -126,20 +127,23 @@ def subject(session: Session) -> str | None:
 
 
 def _failed_readings(session: Session, rows: Sequence[Row]) -> list[str]:
-    """A line for every margin, memory reading or ceiling that could not be taken, and why.
+    """A line for every margin, memory reading, ceiling or count that could not be taken, and why.
 
     But not of a case that has no time either: its own line says why.
     """
+    known = [r for r in session.records() if r["kind"] in ("margin", "memory", "peaks")]
     failed = {row.case for row in rows if row.status != "ok"}
-    lines = (
+    lines = [
         f"no {r['kind']} of {r['case']}: {r['status']}: {r.get('detail', '')}"
-        for r in session.records()
-        if r["kind"] in ("margin", "memory", "peaks")
-        and r["status"] not in ("ok", "wrong")
-        and (r["kind"] == "memory" or r["status"] != "unsupported")
-        and r["case"] not in failed
-    )
-    return list(dict.fromkeys(lines))  # once for all blocks
+        for r in known
+        if r["status"] not in ("ok", "wrong") and r["case"] not in failed
+    ]
+    lines += [
+        f"launches of {parse(r['case']).name} were not counted: {r['uncounted']}"
+        for r in known
+        if r.get("uncounted") and r["case"] not in failed
+    ]
+    return list(dict.fromkeys(lines))  # once for all blocks; a count, once for all sizes
 
 
 def _unchecked(session: Session) -> list[str]:

@@ -231,16 +231,15 @@ def time_prepared(
         if company is not None and company.prepared is not None:
             calls.append(company.prepared.call)
         once = [statistics.median(one.samples) for one in (sampled, *others)]
-        hot = on_gpu.hot_seconds(prepared, warm.once, rounds, seconds, device, on)
-        spent = on_gpu.spent(calls, once, readings, device, seconds)
-        record["gpu"] |= {"hot_seconds": hot, **spent}
+        record["gpu"] |= on_gpu.hot(prepared, warm.once, rounds, seconds, device, on, readings)
+        record["gpu"] |= on_gpu.spent(calls, once, readings, device, seconds)
     if observe:
         graphed = prepared.graphed is not None
         prepared.drop_graph()  # a replay launches no operator that could be seen
         record["dispatched"] = dispatched(prepared.eager)
         if device is not None and not graphed:
             # Last: what fails in it can leave anything behind.
-            alone = on_gpu.alone_on_device(prepared, rounds, seconds, device)
+            alone = on_gpu.alone_on_device(prepared, rounds, seconds, device, readings)
             record |= {name: alone.pop(name) for name in ("spoiled",) if name in alone}
             record["gpu"] |= alone
     return record

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -206,14 +207,29 @@ FINGERPRINT = "harness.measure.device:fingerprint"
 def device_fingerprint(device: str) -> dict[str, Any]:
     """Ask a child what is there: the driver itself never touches CUDA.
 
-    `UsageError` if the device is unknown or not there.
+    `UsageError` if the device is unknown or not there. A line on standard error where ``auto`` is
+    the CPU of a machine with NVIDIA's driver, which may have lost its GPU.
     """
     if device not in ("auto", "cpu", "cuda"):
         raise UsageError(f"unknown device {device!r}; use cpu, cuda or auto")
     outcome = run(FINGERPRINT, {"device": device}, Limits(seconds=120))
     if outcome.status != "ok":
         raise UsageError(outcome.detail)
-    return dict(outcome.value)
+    found = dict(outcome.value)
+    if device == "auto" and found["device"] == "cpu":
+        _tell_without_gpu()
+    return found
+
+
+@cache
+def _tell_without_gpu() -> None:
+    """Once a process; nothing where GPUs are hidden on purpose."""
+    if not gpu.all_hidden() and (version := gpu.driver().version):
+        print(
+            f"attnbench: NVIDIA's driver {version} is here and lists no GPU: the CPU is taken; "
+            "attnbench doctor says what to do, --device cpu takes it without a word",
+            file=sys.stderr,
+        )
 
 
 def machine_memory() -> int | None:

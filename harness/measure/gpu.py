@@ -219,10 +219,12 @@ def sensor() -> Iterator[Sensor | None]:
 class Sensed:
     """What was read while samples were taken: clocks, and the bits of all reasons together.
 
-    So many samples were taken, some of them throttled: while a reason of `REASONS` held.
+    So many samples were taken, some of them throttled: while a reason of `REASONS` held. `mhz` is
+    of the others, `lowered_mhz` of those.
     """
 
     mhz: list[float] = field(default_factory=list)
+    lowered_mhz: list[float] = field(default_factory=list)
     reasons: int = 0
     taken: int = 0
     throttled: int = 0
@@ -232,17 +234,23 @@ class Sensed:
         mhz = None if sensor is None else sensor.mhz()
         bits = 0 if sensor is None else sensor.reasons() or 0
         bits &= sum(REASONS)
-        self.mhz += [] if mhz is None else [float(mhz)]
+        if mhz is not None:
+            (self.lowered_mhz if bits else self.mhz).append(float(mhz))
         self.reasons |= bits
         self.taken += samples
         self.throttled += samples if bits else 0
         return bool(bits)
 
+    @property
+    def all_throttled(self) -> bool:
+        """Whether nothing was taken but while the clock was lowered: then all of it counts."""
+        return 0 < self.taken == self.throttled
+
     def record(self) -> dict[str, Any]:
-        """As a time's record says it."""
+        """As a time's record says it; the clock is that of the samples that count."""
         found: dict[str, Any] = {"taken": self.taken, "throttled": self.throttled}
-        if self.mhz:
-            found["sm_mhz"] = statistics.median(self.mhz)
+        if mhz := self.lowered_mhz if self.all_throttled else self.mhz:
+            found["sm_mhz"] = statistics.median(mhz)
         if self.reasons:
             found["throttle_reasons"] = named(self.reasons)
         return found

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any
 
 from harness.measure.cuda_clock import Device, events_in_turn
-from harness.measure.gpu import Sensor
+from harness.measure.gpu import Sensed, Sensor, named
 from harness.measure.run import Prepared, captured
 from harness.measure.watch import Watch
 
@@ -26,37 +26,53 @@ LEAST_STEPS = 4
 says of less is mostly when it moved."""
 
 
-def hot_seconds(
+def lowered(what: str, sensed: Sensed, slow: bool) -> dict[str, Any]:
+    """``hot_lowered`` and the like: why the GPU lowered its clock for a reading that is slow."""
+    return {f"{what}_lowered": named(sensed.reasons)} if slow else {}
+
+
+def hot(
     prepared: Prepared,
     once: float,
     rounds: int,
     seconds: float,
     device: Device,
     on: Collection[str],
-) -> float:
-    """Median with caches as the call before, and the writing of its inputs, left them."""
+    sensor: Sensor | None,
+) -> dict[str, Any]:
+    """``hot_seconds``: the median with caches as the call before, and the writing of its inputs,
+    left them. ``hot_lowered``: if no sample was taken at a full clock, why.
+    """
     watch = Watch(prepared, once, on, looking=False)
-    (found,), _ = events_in_turn(
-        [watch.call], rounds, SHARE * seconds, device, around=[watch], flush=False
+    (found,), sensed = events_in_turn(
+        [watch.call],
+        rounds,
+        SHARE * seconds,
+        device,
+        around=[watch],
+        sensor=sensor,
+        flush=False,
     )
-    return statistics.median(found.samples)
+    median = statistics.median(found.samples)
+    return {"hot_seconds": median} | lowered("hot", sensed, sensed.all_throttled)
 
 
 def alone_on_device(
-    prepared: Prepared, rounds: int, seconds: float, device: Device
+    prepared: Prepared, rounds: int, seconds: float, device: Device, sensor: Sensor | None
 ) -> dict[str, Any]:
     """``device_seconds``: the same pass replayed from a CUDA graph, so that no launch waits for
-    the host; else ``device_detail``, why not.
+    the host; else ``device_detail``, why not. ``device_lowered``: as of `hot`.
 
     ``spoiled``: a capture that failed can leave CUDA's allocator in any state.
     """
     try:
         replay = captured(prepared)
-        (found,), _ = events_in_turn([replay], rounds, SHARE * seconds, device)
+        (found,), sensed = events_in_turn([replay], rounds, SHARE * seconds, device, sensor=sensor)
     except Exception as error:  # whatever it is: the samples have been taken
         first = str(error).partition("\n")[0]
         return {"device_detail": f"{type(error).__name__}: {first}"[:200], "spoiled": True}
-    return {"device_seconds": statistics.median(found.samples)}
+    median = statistics.median(found.samples)
+    return {"device_seconds": median} | lowered("device", sensed, sensed.all_throttled)
 
 
 def spent(
@@ -74,31 +90,33 @@ def spent(
             "energy_detail": f"a case has {seconds:g} s in this profile, and its energy takes two: "
             "--profile full has it"
         }
-    return energy_record(calls, once, sensor.millijoules, device.synchronize)
+    return energy_record(calls, once, sensor, device.synchronize)
 
 
 def joules(
     call: Callable[[], object],
     once: float,
-    counter: Callable[[], int | None],
+    sensor: Sensor,
+    sensed: Sensed,
     synchronize: Callable[[], None],
     seconds: float = ENERGY_SECONDS,
     clock: Callable[[], float] = perf_counter,
 ) -> float | None:
     """What a pass spends, from a step of the counter to a later one, the GPU working all along.
 
-    A pass takes about `once` seconds; the counter is of millijoules. None where there is none, or
-    where it makes fewer than `LEAST_STEPS` steps.
+    A pass takes about `once` seconds; the counter is the sensor's, of millijoules, and the clock is
+    looked at before it. None where there is none, or where it makes fewer than `LEAST_STEPS` steps.
     """
     batch, passes, begun = max(1, round(BETWEEN / once)), 0, clock()
     steps: list[tuple[int, int]] = []  # passes and millijoules, just behind each step
-    last = counter()
+    last = sensor.millijoules()
     while last is not None and clock() - begun < seconds:
         for _ in range(batch):
             call()
+        sensed.look(sensor, batch)
         synchronize()
         passes += batch
-        now = counter()
+        now = sensor.millijoules()
         if now is None:
             return None
         if now != last:
@@ -114,7 +132,7 @@ def joules(
 def energy_record(
     calls: Sequence[Callable[[], object]],
     once: Sequence[float],
-    counter: Callable[[], int | None],
+    sensor: Sensor,
     synchronize: Callable[[], None],
     seconds: float = ENERGY_SECONDS,
     clock: Callable[[], float] = perf_counter,
@@ -122,19 +140,21 @@ def energy_record(
     """``joules`` of the first call; with a second also ``beside_joules`` and ``energy_ratio``.
 
     The first, the other, the other, the first: what warms up or cools down cancels. Where nothing
-    can be said ``energy_detail`` says why.
+    can be said ``energy_detail`` says why. ``energy_lowered``: why the clock was lowered at any
+    look: nothing of a counter can be set aside.
     """
-    if counter() is None:
+    sensed = Sensed()
+    if sensor.millijoules() is None:
         return {"energy_detail": "NVML has no counter of energy for this GPU"}
     order = [0, 1, 1, 0] if len(calls) > 1 else [0, 0]
     found: list[list[float]] = [[] for _ in calls]
     for which in order:
-        spent = joules(calls[which], once[which], counter, synchronize, seconds, clock)
+        spent = joules(calls[which], once[which], sensor, sensed, synchronize, seconds, clock)
         if spent is None:
             return {"energy_detail": f"the counter of energy moved too seldom in {seconds:g} s"}
         found[which].append(spent)
     mine, *others = (math.exp(sum(map(math.log, two)) / 2) for two in found)
-    record = {"joules": mine}
+    record = {"joules": mine} | lowered("energy", sensed, sensed.throttled > 0)
     for other in others:
         record |= {"beside_joules": other, "energy_ratio": mine / other}
     return record

@@ -11,6 +11,9 @@ from typing import Any
 from harness.case import parse, problem_of
 from harness.stats import Interval, noise_floor, ratio_interval
 
+LOWERED = {"hot_lowered": "hot", "device_lowered": "device alone", "energy_lowered": "energy"}
+"""What a record has of a reading at a lowered clock, and that reading's name."""
+
 
 @dataclass(frozen=True)
 class GpuReading:
@@ -26,6 +29,10 @@ class GpuReading:
         Clock of the multiprocessors.
     taken, throttled : int
         Samples of all blocks, and those that were set aside because that clock was lowered.
+    blocks, slow_blocks : int
+        All, and those in which it was lowered throughout: their samples count.
+    lowered : tuple of str
+        Other readings that were taken so: of `LOWERED`.
     reasons : tuple of str
         Why it was.
     joules : float
@@ -45,16 +52,14 @@ class GpuReading:
     mhz: float
     taken: int
     throttled: int
+    blocks: int
+    slow_blocks: int
+    lowered: tuple[str, ...]
     reasons: tuple[str, ...]
     joules: float
     energy: Interval | None
     floor: float
     details: tuple[str, ...]
-
-    @property
-    def all_throttled(self) -> bool:
-        """Whether its times are of a GPU that was slowed down throughout."""
-        return self.throttled > 0 and self.throttled == self.taken
 
 
 def gpu_readings(records: Collection[Mapping[str, Any]]) -> list[GpuReading]:
@@ -90,6 +95,15 @@ def _energy(records: Collection[Mapping[str, Any]]) -> dict[int, float]:
     return found
 
 
+def _samples(record: Mapping[str, Any], which: str) -> int:
+    return int(record["gpu"].get(which) or 0)
+
+
+def _slow(record: Mapping[str, Any]) -> bool:
+    """Whether all of its samples are of a lowered clock: then nothing was set aside."""
+    return 0 < _samples(record, "taken") == _samples(record, "throttled")
+
+
 def _reading(case: str, records: Collection[Mapping[str, Any]], floor: float) -> GpuReading:
     readings = [r["gpu"] for r in records]
 
@@ -97,6 +111,7 @@ def _reading(case: str, records: Collection[Mapping[str, Any]], floor: float) ->
         values = [float(g[name]) for g in readings if g.get(name) is not None]
         return statistics.median(values) if values else math.nan
 
+    why = (g.get(name) for g in readings for name in ("throttle_reasons", *LOWERED))
     energy = _energy(records)
     details = (g.get(name) for g in readings for name in ("device_detail", "energy_detail"))
     return GpuReading(
@@ -105,9 +120,12 @@ def _reading(case: str, records: Collection[Mapping[str, Any]], floor: float) ->
         hot=median("hot_seconds"),
         alone=median("device_seconds"),
         mhz=median("sm_mhz"),
-        taken=sum(int(g.get("taken") or 0) for g in readings),
-        throttled=sum(int(g.get("throttled") or 0) for g in readings),
-        reasons=tuple(dict.fromkeys(t for g in readings for t in g.get("throttle_reasons") or ())),
+        taken=sum(_samples(r, "taken") for r in records),
+        throttled=sum(_samples(r, "throttled") for r in records if not _slow(r)),
+        blocks=len({r["block"] for r in records}),
+        slow_blocks=len({r["block"] for r in records if _slow(r)}),
+        lowered=tuple(said for name, said in LOWERED.items() if any(g.get(name) for g in readings)),
+        reasons=tuple(dict.fromkeys(reason for some in why for reason in some or ())),
         joules=median("joules"),
         energy=ratio_interval(list(energy.values())) if energy else None,
         floor=floor,

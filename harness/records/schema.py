@@ -164,6 +164,7 @@ FIELDS: Mapping[str, Mapping[str, Shape]] = {
 _TIMED = {"gpu": Fields(
     {},
     {**dict.fromkeys(("taken", "throttled"), Number(0)), "throttle_reasons": Listed(str),
+     **dict.fromkeys(("hot_lowered", "device_lowered", "energy_lowered"), Listed(str)),
      **dict.fromkeys(("sm_mhz", "hot_seconds", "device_seconds"), Number(0, above=True)),
      **dict.fromkeys(("joules", "beside_joules", "energy_ratio"), Number(0, above=True)),
      **dict.fromkeys(("device_detail", "energy_detail"), str)},

@@ -95,8 +95,9 @@ oneDNN's kernel gains over torch's own loop for packed ones, 1.6x to 6x, pays fo
 class PackedBiLstm(BiLstmLayer):
     """`torch.nn.LSTM`, whose backward direction must start at the last real token.
 
-    Packing does that, on a GPU as fast as without padding. A CPU's fast kernel takes no packed
-    sequences: each direction is a pass of its own there, the second over the sequences turned over.
+    Packing does that, on a GPU as fast as without padding (predicted). A CPU's fast kernel takes no
+    packed sequences: each direction is a pass of its own there, the second over the sequences
+    turned over.
     """
 
     def both_ways(self, x: Tensor, mask: Tensor | None) -> Tensor:

@@ -49,20 +49,28 @@ def gpu_lines(
 
 
 def gpu_remarks(readings: Sequence[GpuReading]) -> list[str]:
-    """The noise floor of energy; whose every sample is of a slowed GPU; what was not read."""
+    """The noise floor of energy; what is of a GPU that was slowed down; what was not read."""
     floors = [one.floor for one in readings if not math.isinf(one.floor)]
     lines = [f"noise floor of energy: {100 * (max(floors) - 1):.1f} %"] if floors else []
-    lines += [
-        f"{one.case}: the GPU lowered its clock in all samples ({', '.join(one.reasons)}): its "
-        "time is of that state"
-        for one in readings
-        if one.all_throttled
-    ]
-    why: dict[str, list[str]] = {}
     for one in readings:
+        if one.slow_blocks:
+            all_ = one.slow_blocks == one.blocks
+            where = "" if all_ else f" of {one.slow_blocks} of {one.blocks} blocks"
+            lines.append(
+                f"{one.case}: the GPU lowered its clock in all samples{where} "
+                f"({', '.join(one.reasons)}): its time is {'' if all_ else 'in part '}of that state"
+            )
+    slow: dict[str, list[str]] = {}
+    unread: dict[str, list[str]] = {}
+    for one in readings:
+        if one.lowered:
+            said = f"{', '.join(one.lowered)} of a lowered clock ({', '.join(one.reasons)})"
+            slow.setdefault(said, []).append(one.case)
         for detail in one.details:
-            why.setdefault(detail, []).append(one.case)
-    for detail, cases in why.items():
-        whose = cases[0] if len(cases) == 1 else f"{len(cases)} cases"
-        lines.append(f"not read of {whose}: {detail}")
-    return lines
+            unread.setdefault(detail, []).append(one.case)
+    lines += [f"{_whose(cases)}: {said}" for said, cases in slow.items()]
+    return lines + [f"not read of {_whose(cases)}: {said}" for said, cases in unread.items()]
+
+
+def _whose(cases: Sequence[str]) -> str:
+    return cases[0] if len(cases) == 1 else f"{len(cases)} cases"

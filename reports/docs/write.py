@@ -15,13 +15,14 @@ from matplotlib.figure import Figure
 
 from harness.errors import UsageError
 from reports.claims.ledger import devices_of, score_lines
+from reports.core import predicted
 from reports.core.figure_data import data_of
 from reports.core.html import TEMPLATES, environment
 from reports.core.page import svg
 from reports.core.source import PUBLISHED, Source, find
 from reports.core.style import with_dark
 from reports.core.tables import delimited
-from reports.docs import declared, predicted, reached, speed, training
+from reports.docs import declared, reached, speed, training
 from reports.docs.plain import PlainOutput, text_of
 from reports.pages.claims import Ledger
 from reports.pages.size.answers import Found
@@ -49,6 +50,7 @@ def values_of(
     """
     claims = Ledger(devices_of("" if source.published else str(source.folders[0])), PlainOutput())
     known = [f for f in timed if f.problem]
+    of_gpus = predicted.beside(source.devices)
     return {
         "at_sizes": [(f.device.title, f.where, speed.answers_table(f)) for f in known],
         "small": speed.small_table(known[0]) if known else "",
@@ -56,7 +58,11 @@ def values_of(
         "ratios": speed.ratio_tables(published),
         "growth": speed.growth_tables(published),
         "bits": speed.same_bits(published),
-        "predicted": (predicted.sentence(), predicted.table(source.devices)),
+        "predicted": {
+            "heading": predicted.heading(of_gpus),
+            "sentence": predicted.sentence(),
+            "table": predicted.table(of_gpus),
+        },
         "experiments": declared.lists(source),
         "not_run": declared.not_run(source, plans),
         "reached": reached.table(source),

@@ -178,18 +178,14 @@ def total(step: Mapping[str, int], *names: str) -> int:
     return sum(often for name, often in step.items() if name.startswith(names))
 
 
-def loads_of(step: Mapping[str, int]) -> tuple[int, int]:
-    """Asynchronous copies of 16 bytes in a step, and other loads from global memory.
-
-    Beside such copies those of 8 bytes are none: 256 threads copy 16 features of 64 tokens so.
-    """
-    by_bytes = {16: 0, 8: 0}
+def loads_of(step: Mapping[str, int]) -> tuple[int, int, int]:
+    """Asynchronous copies of 16 bytes in a step, of 8, and other loads from global memory."""
+    by_bytes = {16: total(step, "UTMALDG"), 8: 0}
     for name, often in step.items():
         if name.startswith("LDGSTS") and width_of(name) in by_bytes:
             by_bytes[width_of(name)] += often
-    copies = by_bytes[16] + total(step, "UTMALDG")
-    accepted = copies + (by_bytes[8] if copies else 0)
-    return copies, total(step, "LDG.", "LDGSTS", "UTMALDG") - accepted
+    copies, eights = by_bytes.values()
+    return copies, eights, total(step, "LDG.", "LDGSTS", "UTMALDG") - copies - eights
 
 
 def width_of(name: str) -> int:

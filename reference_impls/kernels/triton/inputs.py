@@ -27,8 +27,8 @@ def dense(values: Tensor) -> Tensor:
 def packed(values: Tensor, always: bool = False) -> Tensor:
     """The values, or a copy with rows a multiple of 16 numbers apart, zeros at their ends.
 
-    Only such rows load 16 bytes at a time and ahead of their use. For short sequences
-    the copy costs more than it saves.
+    Only such rows load 16 bytes at a time and ahead of their use, as the compiled code says. That
+    for short sequences the copy costs more than it saves is predicted.
 
     Parameters
     ----------

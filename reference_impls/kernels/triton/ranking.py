@@ -37,6 +37,9 @@ DOUBTED = 1.1
 Triton 3.7.1 (ptxas 12.8.93) for those, which only a check of gradients on a device can exclude."""
 BROKEN = 1.25
 """What each limit more that is broken has to be worth, where no tile is within all of them."""
+TOLD = frozenset(["eights"])
+"""Limits that no tile is refused for that has copies of 16 bytes too: the prediction knows the
+bytes of either."""
 
 
 def _shallow(cell: KernelCell, stages: int) -> list[KernelAudit]:
@@ -58,7 +61,7 @@ def ranked(cell: KernelCell) -> list[KernelAudit]:
     if not found:
         return []
     deeper = audit(cell, replace(found[0].tile, stages=found[0].tile.stages + 1))
-    if deeper.programs == found[0].programs and len(deeper.beyond()) <= len(found[0].beyond()):
+    if deeper.programs == found[0].programs and _broken(deeper) <= _broken(found[0]):
         found.insert(0, deeper)
     return found
 
@@ -68,11 +71,15 @@ def _reads(tile: Tile) -> float:
     return (1 / tile.rows + 1 / tile.columns) * max(1, 16 * tile.warps / tile.rows)
 
 
+def _broken(one: KernelAudit) -> int:
+    return len(one.beyond().keys() - (TOLD if one.copies else set()))
+
+
 def _order(one: KernelAudit) -> tuple[bool, float]:
     tile, cycles = one.tile, one.cycles["predicted"]
     if one.cell.capability == 90 and (tile.rows, tile.warps) == (64, 4):
         cycles *= DOUBTED
-    broken = len(one.beyond())
+    broken = _broken(one)
     return broken > 0, cycles * BROKEN**broken
 
 
@@ -88,7 +95,7 @@ def written(table: Mapping[tuple[int, Kind, Numbers], Mapping[int, Tile]]) -> st
 
 
 def counted(audits: Iterable[KernelAudit]) -> str:
-    """The text of `counts.toml`: what `reports.docs.predicted` makes times of."""
+    """The text of `counts.toml`: what `reports.core.predicted` makes times of."""
     text = "# Written by `python -m reference_impls.kernels.triton.ranking --counts`: cycles of a\n"
     text += "# multiprocessor for 1,024 pairs, in bfloat16; tile: rows, columns, warps, stages.\n"
     for one in audits:

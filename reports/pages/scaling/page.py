@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.measure.ceilings import impossible
 from harness.records.ratios import Row
-from reports.core import frontiers
+from reports.core import frontiers, predicted
 from reports.core.costs import Costs
 from reports.core.page import DevicePage, Shown, remark, says, together
 from reports.core.printed_values import printed_costs
@@ -116,6 +116,26 @@ class Scaling(DevicePage):
         return together(*pieces, grid=True)
 
     def beside(self) -> Shown:
+        """What papers print and what was predicted of this GPU, beside what was measured."""
+        return together(self._printed(), *self._predicted())
+
+    def _predicted(self) -> list[Shown]:
+        """Times of the core that compiled code predicts, of the GPU's board alone."""
+        board = predicted.board_of(str(self.device.fingerprint.get("model")))
+        if board is None:
+            return []
+        found = predicted.beside([self.device], [board])
+        said = (
+            f"{predicted.heading(found)}: MTSA's core in bfloat16, batch {predicted.BATCH}, "
+            f"{predicted.HEADS} heads, from the compiled Triton kernels at the rates of the data "
+            "sheets. In brackets over FlashAttention 2, then 3, at their papers' best rates, and "
+            "what takes longest."
+        )
+        rows = predicted.rows(found)
+        table = self.place.table("predicted", predicted.numbers(found), rows, (0, 1))
+        return [remark(said), table]
+
+    def _printed(self) -> Shown:
         """What MTSA's Table 1 prints, beside what was measured at its size; never mixed."""
         found = printed_costs(self.rows)
         if not found:

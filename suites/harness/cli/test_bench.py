@@ -52,23 +52,31 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, done.stdout
 
 
-def test_every_reading_of_memory_that_could_not_be_taken_is_told_once_and_why() -> None:
-    def record(kind: str, case: str, status: str) -> dict[str, str]:
-        return {"kind": kind, "case": case, "status": status, "detail": f"why {case}"}
+def test_every_reading_that_could_not_be_taken_is_told_once_and_why() -> None:
+    def record(kind: str, case: str, status: str, **more: str) -> dict[str, str]:
+        return {"kind": kind, "case": case, "status": status, "detail": f"why {case}", **more}
 
+    inside = [f"mtsa.fused_flex-B1-N{n}-D8x16-H2-f32-training-cuda" for n in (64, 128)]
     some = [
         *[record("memory", "flex", "unsupported") for _ in range(3)],
         record("memory", "large", "oom"),
         record("memory", "fine", "ok"),
         record("memory", "slow", "timeout"),  # has no time either: its own line says why
         record("margin", "flex", "unsupported"),
+        record("margin", "fine", "wrong"),  # its verdict says so
+        record("peaks", "gauge", "unsupported"),
+        *[record("memory", case, "ok", uncounted="it is compiled inside") for case in inside],
+        record("memory", "slow", "ok", uncounted="nor this"),
     ]
-    rows = [SimpleNamespace(case=c, status="ok") for c in ("flex", "large", "fine")]
+    rows = [SimpleNamespace(case=c, status="ok") for c in ("flex", "large", "fine", *inside)]
     rows.append(SimpleNamespace(case="slow", status="timeout"))
     told = bench._failed_readings(SimpleNamespace(records=lambda: some), rows)  # type: ignore[arg-type]
     assert told == [
         "no memory of flex: unsupported: why flex",
         "no memory of large: oom: why large",
+        "no margin of flex: unsupported: why flex",
+        "no peaks of gauge: unsupported: why gauge",
+        "launches of mtsa.fused_flex were not counted: it is compiled inside",
     ]
 
 

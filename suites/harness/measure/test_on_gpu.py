@@ -95,6 +95,16 @@ def test_samples_of_a_lowered_clock_are_set_aside_and_counted() -> None:
     }
 
 
+def test_the_clock_is_that_of_the_samples_that_count() -> None:
+    sensed = Sensed()
+    for bits, mhz in ((CAP, 900.0), (HOT, 1000.0), (HOT, 1100.0), (0, 1900.0), (IDLE, 1800.0)):
+        sensed.look(Readings(bits, mhz=mhz), 5)
+    assert (sensed.throttled, sensed.record()["sm_mhz"]) == (15, 1850.0)
+    slow = Sensed()
+    slow.look(Readings(CAP, mhz=900.0), 5)
+    assert slow.record()["sm_mhz"] == 900.0, "of a clock that is lowered throughout"
+
+
 def test_where_every_clock_is_lowered_all_samples_count_and_that_is_said() -> None:
     device = Simulated()
     (found,), sensed = events_in_turn(
@@ -149,15 +159,13 @@ class Powered:
         if self.now - self.at >= self.step:
             self.at, self.seen = self.now, int(1e3 * self.spent)
 
-    def counter(self) -> int | None:
-        return self.seen
-
     def record(
         self, calls: Sequence[Callable[[], None]], *once: float, **more: Any
     ) -> dict[str, Any]:
         """What is said of calls that take so long, by a turn of a second."""
-        counter = more.get("counter", self.counter)
-        return energy_record(calls, once, counter, lambda: None, 1.0, lambda: self.now)
+        readings = Readings(*more.get("reasons", (0,)))
+        readings.spent = more.get("counter", lambda: self.seen)
+        return energy_record(calls, once, readings, lambda: None, 1.0, lambda: self.now)
 
 
 def test_joules_are_watts_by_seconds_of_a_pass() -> None:
@@ -190,6 +198,15 @@ def test_a_counter_that_is_absent_too_slow_or_runs_backwards_is_no_reading() -> 
     backwards = itertools.count(10**9, -1000)
     assert slow.record(calls, 0.01, counter=lambda: next(backwards)) == seldom
     assert "no counter" in slow.record(calls, 0.01, counter=lambda: None)["energy_detail"]
+
+
+def test_energy_at_a_lowered_clock_says_so() -> None:
+    powered = Powered()
+    calls = [lambda: powered.work(0.002, 500.0)]
+    found = powered.record(calls, 0.002, reasons=(0, 0, CAP, 0))
+    assert found["energy_lowered"] == [REASONS[CAP]]
+    assert found["joules"] == pytest.approx(1.0, rel=0.01)
+    assert "energy_lowered" not in powered.record(calls, 0.002, reasons=(IDLE,))
 
 
 # A case
@@ -237,6 +254,26 @@ def test_a_case_says_what_the_gpu_said(
     }
     assert "spoiled" not in record
     assert device.done.count("flush") == 2 * 5, "for the samples and the replays, not the warm ones"
+
+
+@pytest.mark.parametrize(
+    ("reasons", "told"),
+    [
+        # A look for each batch: the ratio's own; hot, until no more are taken; of a graph, whose
+        # first batch is set aside.
+        ((0, *[HOT] * PATIENCE, CAP, 0), {"hot_lowered": [REASONS[HOT]]}),
+        ((0, 0, CAP), {"device_lowered": [REASONS[CAP]]}),
+    ],
+)
+def test_every_other_reading_says_that_the_clock_was_lowered_too(
+    simulated: tuple[Simulated, Prepared], reasons: tuple[int, ...], told: dict[str, Any]
+) -> None:
+    device, prepared = simulated
+    readings = Readings(*reasons)
+    found = clock.time_prepared(prepared, 5, 0.0, device=device, readings=readings)["gpu"]
+    assert (found["taken"], found["throttled"]) == (5, 0)
+    assert {name: why for name, why in found.items() if name.endswith("_lowered")} == told
+    assert found["device_seconds"] == pytest.approx(0.5)
 
 
 def test_a_capture_that_fails_costs_the_reading_and_the_interpreter(

@@ -84,14 +84,33 @@ def test_it_is_said_of_a_gpu_that_was_slow_throughout() -> None:
     slow, other = (
         gpu_readings([of_gpu(MINE, 0, 1.0, taken=8, throttled=count)])[0] for count in (8, 7)
     )
-    assert slow.all_throttled
-    assert not other.all_throttled
+    assert (slow.throttled, slow.slow_blocks) == (0, 1), "all of them count: none is set aside"
+    assert (other.throttled, other.slow_blocks) == (7, 0)
     assert gpu_remarks([other]) == []
     (line,) = gpu_remarks([slow])
     assert line == (
         f"{MINE}: the GPU lowered its clock in all samples (power cap): its time is of that state"
     )
-    assert not gpu_readings([of_gpu(MINE, 0, 1.0, taken=0, throttled=0)])[0].all_throttled
+    assert not gpu_readings([of_gpu(MINE, 0, 1.0, taken=0, throttled=0)])[0].slow_blocks
+
+
+def test_a_block_that_was_slow_throughout_is_told_of_though_others_were_not() -> None:
+    blocks = [(8, 8), (8, 3), (8, 0)]
+    records = [of_gpu(MINE, i, 1.0, taken=t, throttled=s) for i, (t, s) in enumerate(blocks)]
+    (found,) = gpu_readings(records)
+    assert (found.taken, found.throttled, found.blocks, found.slow_blocks) == (24, 3, 3, 1)
+    assert gpu_remarks([found]) == [
+        f"{MINE}: the GPU lowered its clock in all samples of 1 of 3 blocks (power cap): its time "
+        "is in part of that state"
+    ]
+
+
+def test_other_readings_of_a_lowered_clock_are_told_once_for_all_cases() -> None:
+    more = {"throttle_reasons": [], "hot_lowered": ["temperature"], "energy_lowered": ["power cap"]}
+    found = gpu_readings([of_gpu(case, 0, 1.0, throttled=0, **more) for case in (BASE, MINE)])
+    assert gpu_remarks(found) == [
+        "2 cases: hot, energy of a lowered clock (temperature, power cap)"
+    ]
 
 
 PEAKS: dict[str, Any] = {
@@ -131,7 +150,9 @@ def test_terminal_and_page_show_what_was_read(tmp_path: Path) -> None:
 ODD: tuple[Any, ...] = (3, "x", [], -1, float("nan"), 10**400, True, {})
 
 
-@pytest.mark.parametrize("name", [*READ, "joules", "energy_ratio", "device_detail", None])
+@pytest.mark.parametrize(
+    "name", [*READ, "joules", "energy_ratio", "device_detail", "hot_lowered", None]
+)
 def test_an_odd_reading_is_skipped_with_a_word_or_read(tmp_path: Path, name: str | None) -> None:
     """Never an error of whoever reads it."""
     for i, value in enumerate(ODD):

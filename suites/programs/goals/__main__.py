@@ -68,7 +68,9 @@ def number_text(goal: Goal, value: float) -> str:
     """A bound or a prototype's figure, in the goal's unit."""
     if goal.kind == "accuracy":
         return f"{value:.1e}"
-    return f"n^{value:g}" if goal.kind == "growth" else f"{value:g}x"
+    if goal.kind == "growth":
+        return f"n^{value:g}"
+    return f"{value:g}x{' ops' * (goal.kind == 'work')}"
 
 
 def bound_text(goal: Goal) -> str:

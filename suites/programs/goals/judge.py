@@ -142,7 +142,8 @@ class Against:
     baseline : str
         Its name; empty where there is none (growth, accuracy).
     value : Interval
-        What the bound is for: a ratio of times or peaks, a speed-up, an exponent, an error.
+        What the bound is for: a ratio of times (for work: over that of operations) or peaks, a
+        speed-up, an exponent, an error.
     floor : float
         Noise floor; 1 where there is none.
     verdict : str
@@ -199,6 +200,10 @@ class Result:
         return (part if self.goal.at_least is None else 1 / part) - 1
 
 
+def _times(value: Interval, factor: float) -> Interval:
+    return Interval(value.ratio * factor, value.low * factor, value.high * factor, value.count)
+
+
 def _inverse(value: Interval) -> Interval:
     return Interval(1 / value.ratio, 1 / value.high, 1 / value.low, value.count)
 
@@ -208,7 +213,7 @@ def said(goal: Goal, value: Interval, floor: float) -> str:
     bound = goal.bound
     if bound is None:
         return SHOWN
-    beside = Interval(value.ratio / bound, value.low / bound, value.high / bound, value.count)
+    beside = _times(value, 1 / bound)
     if goal.at_least is not None:
         beside = _inverse(beside)
     if goal.kind in TIMED:
@@ -292,15 +297,18 @@ def _beside(goal: Goal, mine: Case, base: Case, readings: Readings) -> Against |
         floor = math.inf if control is None else noise_floor(control)
     if value is None:
         return None
+    operations = readings.operations(mine) / readings.operations(base)
     if goal.kind == "speed-up":
         value = _inverse(value)
+    elif goal.kind == "work":
+        value = _times(value, 1 / operations)
     ours, its = readings.rows[mine.id], readings.rows[base.id]
     return Against(
         base.name,
         value,
         floor,
         said(goal, value, floor),
-        readings.operations(mine) / readings.operations(base),
+        operations,
         its.compute_share,
         ours.peak_bytes / its.peak_bytes,
     )

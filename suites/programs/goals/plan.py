@@ -24,6 +24,7 @@ _CASE = {"pass", "batch", "lengths", "width", "heads"}
 KINDS: Mapping[str, set[str]] = {
     "time": _CASE | {"baselines", "at_most"},
     "speed-up": _CASE | {"baselines", "at_least"},
+    "work": _CASE | {"baselines", "at_most"},
     "memory": _CASE | {"baselines", "at_most"},
     "growth": _CASE | {"at_most"},
     "fits": _CASE,
@@ -152,7 +153,7 @@ def _expanded(entry: Mapping[str, Any]) -> Iterator[Goal]:
             yield from (replace(one, id=f"{one.id}-n{n}", lengths=(n,)) for n in one.lengths)
 
 
-TIMED = ("time", "speed-up")
+TIMED = ("time", "speed-up", "work")
 """Kinds whose ratios need a noise floor."""
 
 

@@ -222,6 +222,21 @@ def test_growth_is_the_exponent_over_the_last_lengths(
     assert found.worst.value.known
 
 
+@pytest.mark.parametrize(("factor", "says"), [(0.97, MET), (1.0, UNDECIDED), (1.03, MISSED)])
+def test_work_is_a_ratio_of_times_over_that_of_operations(factor: float, says: str) -> None:
+    one = planned(kind="work", at_most=1.0)
+    [ours], [base] = one.measured, one.baselines
+    operations = work_of(KNOWN.mechanisms["mtsa"], ours).operations
+    operations /= work_of(KNOWN.mechanisms["multi_head"], base).operations
+    assert operations > 1.03
+    found = judged(one, [*timed(one, [factor * operations]), *verified(one)])
+    assert found.verdict == says
+    assert found.worst is not None
+    assert found.worst.value.ratio == pytest.approx(factor, rel=0.01)
+    [cells] = program.rows([found])
+    assert cells[program.HEADS.index("bound")] == "<= 1x ops"
+
+
 def test_what_must_fit_fits_or_does_not() -> None:
     one = planned(kind="fits", at_most=None, baselines=())
     done = record(one.measured[0].id, 0, 1.0)

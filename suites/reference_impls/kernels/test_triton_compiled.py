@@ -147,8 +147,9 @@ CELLS = {str(cell): cell for cell in audit.cells()}
 HEADLINE = [
     f"sm_90 {kind} half {width}"
     for kind in ("forward", "query_gradient", "key_gradient")
-    for width in (64, 75, 128)
+    for width in ("64", "75", "128", "75 N64")
 ]
+"""Long sequences, and setting A as the goals have it."""
 
 
 RANKED = [
@@ -178,9 +179,9 @@ def test_a_cell_is_within_its_limits(name: str) -> None:
 
 
 def test_exceptions_are_of_cells_and_limits_that_there_are() -> None:
-    everything = made(issued=9.0, local=1, narrow=1, by_warp=1, stack=999, shared=2**20)
+    everything = made(issued=9.0, local=1, eights=1, narrow=1, by_warp=1, stack=999, shared=2**20)
     limits = set(everything.beyond())
-    assert len(limits) == 6
+    assert len(limits) == 7
     for cell, limit in audit.exceptions()[0]:
         assert cell in CELLS
         assert limit in limits
@@ -193,7 +194,9 @@ def made(name: str = HEADLINE[0], **counts: Any) -> audit.KernelAudit:
         **({"registers": 128, "stack": 128, "shared": 2**10} | own), warps=8, steps=()
     )
     cell = CELLS[name]
-    clean = audit.KernelAudit(cell, cell.tile, within, 1.0, 1.0, 0, 6, 0, 0, 1, {"predicted": 1.0})
+    clean = audit.KernelAudit(
+        cell, cell.tile, within, 1.0, 1.0, 0, 6, 0, 0, 0, 1, {"predicted": 1.0}
+    )
     return replace(clean, **counts)
 
 
@@ -215,6 +218,7 @@ def test_another_release_has_exceptions_of_its_own(
     [
         ("issued", 1.06),
         ("local", 1),
+        ("eights", 1),
         ("narrow", 1),
         ("by_warp", 1),
         ("stack", 136),
@@ -277,11 +281,26 @@ def test_a_step_is_the_innermost_loop_with_products() -> None:
         steps_of(CODE.replace("HMMA.1688.F32.TF32", "QGMMA.64x64x32.F32"))
 
 
-def test_copies_are_of_16_bytes_and_of_8_where_there_are_such() -> None:
+def test_copies_of_16_bytes_of_8_and_other_loads_are_told_apart() -> None:
     others = {"LDG.E.128": 2, "LDGSTS.E.64": 3, "LDGSTS.E": 5, "LDGDEPBAR": 7, "LDS.64": 9}
-    assert loads_of(others) == (0, 10)
+    assert loads_of(others) == (0, 3, 7)
     wide = others | {"LDGSTS.E.BYPASS.128": 4, "LDGSTS.E.128": 1, "UTMALDG.2D": 1}
-    assert loads_of(wide) == (6, 7)
+    assert loads_of(wide) == (6, 3, 7)
+
+
+def test_both_forms_of_setting_a_are_audited() -> None:
+    short = {(cell.width, cell.length) for cell in CELLS.values() if cell.length < 512}
+    assert short == {(75, 64), (300, 64)}, "8 heads, and the 2 of Table 1"
+    for width in (75, 300):
+        assert len([name for name in CELLS if name.endswith(f" {width} N64")]) == 2 * 3 * 2
+
+
+def test_a_tile_is_not_refused_for_what_the_audit_only_tells() -> None:
+    told, broken = made(eights=3), made(narrow=3)
+    assert list(told.beyond()) == ["eights"]
+    assert ranking._order(told) == ranking._order(made())
+    assert ranking._order(broken) > ranking._order(made())
+    assert ranking._order(replace(told, copies=0)) == ranking._order(broken), "nothing is wide"
 
 
 def test_programs_are_as_many_as_registers_shared_memory_and_warps_allow() -> None:

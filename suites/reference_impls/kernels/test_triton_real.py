@@ -1,10 +1,11 @@
 """The Triton kernels with the tiles that the table holds, at the sizes of setting A and long ones.
 
-In Triton's interpreter these take minutes: a nightly child runs them, or a device does.
+In Triton's interpreter these take up to an hour: a nightly child runs them, or a device does.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ import torch
 from torch import Tensor
 
 from reference_impls.kernels import triton
+from reference_impls.kernels.triton.inputs import Inputs
+from reference_impls.kernels.triton.tiles import KINDS, Numbers, choose
 from suites.reference_impls.kernels.test_triton import (
     DEVICE,
     _bfloat16_products,
@@ -33,7 +36,7 @@ torch.set_num_threads(1)
 __all__ = ["_bfloat16_products"]
 
 WIDTHS, SHORT = (64, 75, 128, 257, 300), (1, 63, 64, 65)
-LONG = ((64, 512), (75, 1000), (128, 1000), (300, 520))
+HEADS, LONG = (64, 75, 128, 300), (512, 1000)
 BEYOND = 2**31 + 8
 """Elements from a sample to the next, more than 32 bits tell."""
 
@@ -41,7 +44,14 @@ BEYOND = 2**31 + 8
 @runs_the_interpreter
 @pytest.mark.nightly
 def test_in_the_interpreter() -> None:
-    assert_passes_interpreted(__file__, 30, 3000)
+    assert_passes_interpreted(__file__, 80, 9000)
+
+
+def one_sequence(width: int, n: int, *masks: str) -> Problem:
+    """With heads alike in keys and values, and a column of scores for each feature."""
+    return Problem(
+        n=n, batch=1, d_i=width, d_v=width, columns=width, masks=masks_of(*masks), scale=0.3
+    )
 
 
 @runs_kernels
@@ -60,12 +70,41 @@ def test_every_mask_around_the_edges_of_a_tile(width: int, n: int, dtype: torch.
 
 @runs_kernels
 @pytest.mark.parametrize("mask", ["forward", "backward", "window:3"])
-@pytest.mark.parametrize(("width", "n"), LONG)
+@pytest.mark.parametrize("n", LONG)
+@pytest.mark.parametrize("width", HEADS)
 def test_many_tiles(width: int, n: int, mask: str) -> None:
-    problem = Problem(
-        n=n, batch=1, d_i=width, d_v=width, columns=width, masks=masks_of(mask), scale=0.3
-    )
-    assert_agrees(triton.attend, problem.call(torch.bfloat16, DEVICE))
+    call = one_sequence(width, n, mask).call(torch.bfloat16, DEVICE)
+    assert_agrees(triton.attend, call)
+
+
+@runs_kernels
+@pytest.mark.parametrize("width", HEADS)
+def test_many_tiles_of_every_mask(width: int) -> None:
+    masked = replace(one_sequence(width, LONG[0]), masks=EVERY, padding="tail")
+    assert_agrees(triton.attend, masked.call(torch.bfloat16, DEVICE))
+
+
+@runs_kernels
+@pytest.mark.parametrize("width", HEADS)
+def test_many_tiles_of_float32(width: int) -> None:
+    call = one_sequence(width, LONG[0], "forward", "backward").call(torch.float32, DEVICE)
+    assert_agrees(triton.attend, call)
+
+
+@runs_kernels
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("n", [65, 300])
+@pytest.mark.parametrize("width", HEADS)
+def test_tiles_of_older_devices(
+    width: int, n: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of 8.0, which the interpreter takes for no device."""
+    monkeypatch.setattr("reference_impls.kernels.triton.inputs.architecture", lambda _: 80)
+    call = one_sequence(width, n, "forward", "backward", "window:3").call(dtype, DEVICE)
+    taken = [Inputs(call, precise=True).tile(kind) for kind in KINDS]
+    numbers: Numbers = "half" if dtype == torch.bfloat16 else "single"
+    assert taken != [choose(kind, numbers, width, n, capability=90) for kind in KINDS]
+    assert_agrees(triton.attend, call)
 
 
 @runs_kernels

@@ -15,6 +15,7 @@ import pytest
 from harness.errors import UsageError
 from harness.experiments.warnings import NOT_COUNTED
 from harness.profile import load_profile, load_profiles
+from harness.records import journal
 from harness.records.ratios import Row
 from harness.stats import ratio_interval
 from reports.core import frontiers, sizes
@@ -34,6 +35,7 @@ from reports.pages.scaling import stress as numerics
 from reports.pages.size import page as size
 from reports.pages.size.accuracy import differences
 from reports.pages.size.answers import answers, frontier_sentence
+from suites.support.made_up_records import reading
 from suites.support.report_records import (
     BASE,
     DISA,
@@ -273,6 +275,23 @@ def test_scaling_has_frontier_numerics_and_printed_costs(
     assert memory["printed_ratio"] == pytest.approx(558 / 466)
     assert memory["measured_ratio"] == pytest.approx(1.2)
     assert "GTX 1080 Ti" in printed.plain
+
+
+def test_the_page_of_a_gpu_has_what_was_predicted_of_it(tmp_path: Path) -> None:
+    case = "core_mtsa.fused-B4-N4096-D2048x512-H8-bf16-forward-cuda"
+    with journal.Writer(
+        tmp_path / "sent", {"fingerprint": {"model": "NVIDIA H100 80GB HBM3", "device": "cuda"}}
+    ) as writer:
+        writer.append(reading(case, 0, 1.0) | {"fingerprint": "f"})
+    sent = str(tmp_path / "sent")
+    (gpu,) = find(sent).devices
+    page = scaling.begin(journal=sent, device=gpu.key, out=str(tmp_path), page="p")
+    shown = page.beside().plain
+    assert "Predicted for GPUs, and measured on H100" in shown
+    assert "H100, forward, measured" in shown
+    assert "A100" not in shown
+    rows = pd.read_csv(tmp_path / "tables" / "p-predicted.csv")
+    assert rows["measured_seconds"].dropna().tolist() == [1.0]
 
 
 def test_the_frontier_chart_shows_bracket_and_reason(device: DeviceRecords) -> None:

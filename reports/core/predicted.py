@@ -2,7 +2,8 @@
 
 `reference_impls.kernels.triton.ranking` counts what a multiprocessor does for a pair of query and
 key and writes it to ``counts.toml``; a board says how many of them there are, and how fast. No GPU
-has confirmed a number of it: where one was measured, that stands beside in ``speed.md``.
+has confirmed a number of it: where one was measured, that stands beside, in ``speed.md`` and on
+the page of that GPU.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby, product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -188,49 +190,119 @@ def measured(
     return found
 
 
-def table(devices: Iterable[DeviceRecords]) -> str:
+@dataclass(frozen=True)
+class Beside:
+    """A prediction, and the seconds that were measured on that board; None where nobody did."""
+
+    board: str
+    phase: Phase
+    width: int
+    tokens: int
+    predicted: Prediction
+    measured: float | None
+
+    @property
+    def over_flash(self) -> tuple[float, ...]:
+        """Predicted over FlashAttention 2 and, where there is one, 3."""
+        one = self.predicted
+        ratios = (one.seconds / one.flash2, one.seconds / one.flash3)
+        return tuple(ratio for ratio in ratios if not math.isnan(ratio))
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """Predicted, with what it is over FlashAttention and its largest part; measured."""
+        over = ", ".join(f"{ratio:.2f}x" for ratio in self.over_flash)
+        seconds, there = self.predicted.seconds, self.measured
+        said = f"{1e3 * seconds:.3g} ms ({over}; {self.predicted.bound})"
+        if there is None:
+            return said, ""
+        return said, f"{1e3 * there:.3g} ms ({there / seconds:.2f}x of predicted)"
+
+
+def beside(devices: Iterable[DeviceRecords], boards: Sequence[Board] = BOARDS) -> list[Beside]:
+    """All that is shown: of each board, pass and width the lengths of `SHOWN`."""
+    devices, found = list(devices), []
+    for board, phase in product(boards, PHASES):
+        for width in widths(board):
+            there = measured(devices, board, width, phase)
+            for n in SHOWN:
+                one = predicted(board, width, n, BATCH, HEADS, phase)
+                found.append(Beside(board.name, phase, width, n, one, there.get(n)))
+    return found
+
+
+def rows(found: Iterable[Beside]) -> list[dict[str, str]]:
     """Milliseconds of the core, over FlashAttention 2 and 3; below, what was measured."""
-    columns = ["board, pass", "width", *(f"N = {n:,}" for n in SHOWN), "largest at the end"]
-    rows, devices = [], list(devices)
-    for board in BOARDS:
-        for phase in PHASES:
-            for width in widths(board):
-                found = {n: predicted(board, width, n, BATCH, HEADS, phase) for n in SHOWN}
-                cells = []
-                for one in found.values():
-                    over = [one.seconds / one.flash2, one.seconds / one.flash3]
-                    known = [f"{ratio:.2f}x" for ratio in over if not math.isnan(ratio)]
-                    cells.append(f"{1e3 * one.seconds:.3g} ms ({', '.join(known)})")
-                head = [f"{board.name}, {phase}", str(width)]
-                rows.append([*head, *cells, found[SHOWN[-1]].bound])
-                there = measured(devices, board, width, phase)
-                if there:
-                    beside = [
-                        f"{1e3 * there[n]:.3g} ms ({there[n] / one.seconds:.2f}x of predicted)"
-                        if n in there
-                        else ""
-                        for n, one in found.items()
-                    ]
-                    rows.append([f"{head[0]}, measured", head[1], *beside, ""])
-    return markdown(under(columns, rows), (0, 1, 2 + len(SHOWN)))
+    columns = ["board, pass", "width", *(f"N = {n:,}" for n in SHOWN)]
+    lines = []
+    for (board, phase, width), group in groupby(found, lambda b: (b.board, b.phase, b.width)):
+        said, there = zip(*(one.texts for one in group), strict=True)
+        lines.append([f"{board}, {phase}", str(width), *said])
+        if any(there):
+            lines.append([f"{board}, {phase}, measured", str(width), *there])
+    return under(columns, lines)
+
+
+def numbers(found: Iterable[Beside]) -> list[dict[str, Any]]:
+    """The same for a file, one record for each."""
+    return [
+        {
+            "board": one.board,
+            "pass": one.phase,
+            "width": one.width,
+            "tokens": one.tokens,
+            "predicted_seconds": one.predicted.seconds,
+            "flash2_seconds": one.predicted.flash2,
+            "flash3_seconds": one.predicted.flash3,
+            "largest": one.predicted.bound,
+            "measured_seconds": math.nan if one.measured is None else one.measured,
+        }
+        for one in found
+    ]
+
+
+def table(found: Iterable[Beside]) -> str:
+    """`rows` in Markdown."""
+    return markdown(rows(found), (0, 1))
+
+
+def heading(found: Iterable[Beside]) -> str:
+    """Whose numbers they are: nobody's, until a GPU's records are among them."""
+    there = dict.fromkeys(one.board for one in found if one.measured is not None)
+    if not there:
+        return "Predicted for GPUs, none of which has run it"
+    return f"Predicted for GPUs, and measured on {', '.join(there)}"
+
+
+def _long(phase: Phase) -> dict[str, list[Prediction]]:
+    """By board and width of heads, the predictions of the lengths that the goals are about."""
+    return {
+        f"{board.name} {width}": [
+            predicted(board, width, n, BATCH, HEADS, phase) for n in LENGTHS if n >= LONG
+        ]
+        for board in BOARDS
+        for width in widths(board)
+    }
 
 
 def sentence() -> str:
-    """Where the core is predicted to be within its goals."""
+    """Where the core is predicted to be within its goals, and what it takes of FlashAttention 3."""
     said = []
     for phase, goal in GOALS.items():
-        ratios = {
-            f"{board.name} {width}": max(
-                one.seconds / one.flash2
-                for n in LENGTHS
-                if n >= LONG
-                for one in [predicted(board, width, n, BATCH, HEADS, phase)]
-            )
-            for board in BOARDS
-            for width in widths(board)
-        }
+        ratios = {name: max(p.seconds / p.flash2 for p in by) for name, by in _long(phase).items()}
         within = [name for name, ratio in ratios.items() if ratio <= goal]
         beyond = [f"{name} ({ratio:.2f}x)" for name, ratio in ratios.items() if ratio > goal]
         text = f"{phase} at most {goal:g}x of FlashAttention 2: {', '.join(within) or 'none'}"
         said.append(text + (f"; not {', '.join(beyond)}" if beyond else ""))
-    return f"Predicted from {LONG:,} tokens on, board and width of heads: {'. '.join(said)}."
+    boards = ", ".join(board.name for board in BOARDS if not math.isnan(board.flash3))
+    third, missed = [], True
+    for phase, goal in GOALS.items():
+        ratios_3 = [p.seconds / p.flash3 for by in _long(phase).values() for p in by]
+        over = sorted(ratio for ratio in ratios_3 if not math.isnan(ratio))
+        third.append(f"{phase} {over[0]:.2f}x to {over[-1]:.2f}x")
+        missed = missed and over[0] > goal
+    where = ": where that is installed, and as fast as its paper says, every goal is missed"
+    return (
+        f"Predicted from {LONG:,} tokens on, board and width of heads: {'. '.join(said)}. Over "
+        f"FlashAttention 3 ({boards}) it takes {', '.join(third)}{where * missed}."
+    )

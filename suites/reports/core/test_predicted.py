@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from reference_impls.kernels.triton.tiles import choose
-from reports.docs import predicted as model
-from reports.docs.predicted import BOARDS, Board, board_of, counts, pairs, predicted, widths
+from reports.core import predicted as model
+from reports.core.predicted import BOARDS, Board, board_of, counts, pairs, predicted, widths
 from suites.support.made_up_records import reading
 
 BOARD = Board("Made Up", 90, 10, 1e9, 1e15, 2e12, 8e12, launch_seconds=1e-12)
@@ -111,7 +111,8 @@ def device(model: str, *seconds: float, width: int = 64) -> Any:
 
 
 def lines(*devices: Any) -> list[str]:
-    return [line for line in model.table(devices).splitlines() if "H100, forward" in line]
+    found = model.table(model.beside(devices))
+    return [line for line in found.splitlines() if "H100, forward" in line]
 
 
 def test_what_was_measured_stands_below_what_was_predicted() -> None:
@@ -125,9 +126,25 @@ def test_what_was_measured_stands_below_what_was_predicted() -> None:
     assert found.index(row) == 1, "below the row of its width"
 
 
+def test_every_cell_says_what_takes_longest_there() -> None:
+    (row, *_) = lines()
+    for n, cell in zip(model.SHOWN, row.split("|")[3:-1], strict=True):
+        assert cell.rstrip().endswith(f"; {predicted(BOARDS[1], 64, n, 4, 8, 'forward').bound})")
+
+
+def test_the_heading_says_which_gpus_have_run_it() -> None:
+    assert "none of which" in model.heading(model.beside([device("NVIDIA A10", 1.0)]))
+    found = model.beside([device("NVIDIA A100-SXM4-80GB", 1.0)])
+    assert model.heading(found) == "Predicted for GPUs, and measured on A100"
+    (measured,) = [one for one in model.numbers(found) if not math.isnan(one["measured_seconds"])]
+    assert (measured["board"], measured["width"], measured["tokens"]) == ("A100", 64, 4096)
+
+
 def test_every_goal_is_told_for_every_board() -> None:
     said = model.sentence()
     for phase in ("forward at most 0.85x", "training at most 0.9x"):
         assert phase in said
     for board in ("H200", "H100", "A100"):
         assert all(said.count(f"{board} {width}") == 2 for width in (64, 75, 128))
+    assert "Over FlashAttention 3 (H200, H100) it takes forward 1." in said
+    assert said.endswith("every goal is missed.")
