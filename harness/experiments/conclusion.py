@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from harness.experiments.costs import TrainingCost, costs_of, coverage
+from harness.experiments.costs import TrainingCost, costs_of, coverage, over_budget
 from harness.experiments.estimate import Sought, sought, together_sought
 from harness.experiments.examples import ByExamples, Said, by_examples, kept_of, without_seen
 from harness.experiments.overall import Overall, overall, tied_on
@@ -20,6 +20,7 @@ from harness.experiments.preregistration import (
     designs,
     file_of,
     judged_elsewhere,
+    known_before,
     left_out,
     run_keys,
     undeclared,
@@ -44,7 +45,6 @@ from harness.experiments.warnings import (
     DECIDED,
     NOT_COUNTED,
     flaws_of,
-    over_budget,
     warnings_of,
 )
 from harness.stats import Chances, MeanDifference, Ties, chances, too_few
@@ -88,7 +88,8 @@ class Comparison:
     warnings: tuple[str, ...]
     # Why the models' training can't be compared, in short; such a verdict is not counted.
     flaws: tuple[str, ...]
-    # Whether one of its runs is older than what was declared, or not of its design file.
+    # Whether one of its runs is older than what was declared, repeats one that is, or is not of its
+    # design file.
     exploratory: bool
     # `TrainingCost` by model; none for a model without a finished run.
     costs: Mapping[str, TrainingCost]
@@ -205,7 +206,9 @@ def _runs_of(comparisons: Iterable[Comparison]) -> tuple[Record, ...]:
     return tuple({run["key"]: run for c in comparisons for run in c.runs}.values())
 
 
-def conclusions(records: Iterable[Record], said: Said | None = None) -> list[Conclusion]:
+def conclusions(
+    records: Iterable[Record], said: Said | None = None, elsewhere: Iterable[Record] = ()
+) -> list[Conclusion]:
     """All conclusions of a journal, of each question the newest declaration, oldest first.
 
     A declaration of which no run was ever recorded (an option that does not exist, say) is none.
@@ -216,9 +219,11 @@ def conclusions(records: Iterable[Record], said: Said | None = None) -> list[Con
         Of any kind.
     said : callable, optional
         See `conclude`.
+    elsewhere : iterable of mapping
+        Runs of other machines, see `Order`; nothing is concluded of them.
     """
     everything = list(records)
-    order = Order(everything)
+    order = Order(everything, elsewhere)
     begun = {r["key"] for r in everything if r["kind"] == "run"}
     newest: dict[str, Record] = {}
     for record in order.oldest_first(r for r in everything if r["kind"] in ("design", "family")):
@@ -300,7 +305,11 @@ def _judged(
     runs = tuple(r for pair in found.pairs for r in pair if r is not None)
     file = file_of(design)
     strangers = file is not None and any(run.get("plan") != file for run in runs)
-    exploratory = strangers or bool(undeclared(design, runs, records, order))
+    exploratory = (
+        strangers
+        or bool(undeclared(design, runs, records, order))
+        or known_before(design, found.pairs, order) > 0
+    )
     alone = () if design.get("family") else judged_elsewhere(design, records)
     title = f"{first} and {second} on {design['task']}"
     return Comparison(

@@ -11,7 +11,6 @@ from harness.experiments.costs import (
     at_ceiling,
     at_the_end,
     best_within,
-    hours_of,
     steps_of,
     still_gains,
 )
@@ -360,14 +359,6 @@ def _machines(pairs: Sequence[Pair]) -> list[str]:
     if torn := sum(len(machines) > 1 for machines in where):
         told += f", {torn} of them on more than one"
     return [f"{told}: seconds are medians over all of them"]
-
-
-def over_budget(plan: Record | None, runs: Iterable[Record]) -> list[str]:
-    """Whether runs took longer than the file that declares them allows."""
-    spent = hours_of(runs)
-    if plan is None or spent <= plan["hours"]:
-        return []
-    return [f"all runs together took {spent:.2g} h; {plan['file']} allows {plan['hours']:g} h"]
 
 
 def selected_share(runs: Sequence[Record]) -> float | None:
