@@ -82,6 +82,7 @@ def warnings_of(
         *_constant(design, pairs),
         *_selected(design, pairs),
         *_folds(design, values),
+        *_margin(design, values),
         *_parameters(design, pairs),
         *flaws,
         *_recipes(design),
@@ -152,6 +153,19 @@ def _folds(design: Record, values: Values) -> list[str]:
             "test examples"
         )
     return out
+
+
+def _margin(design: Record, values: Values) -> list[str]:
+    """Of errors, which end at 0: a margin within which all lies that the baseline leaves."""
+    margin, d = design["margin"], values.difference()
+    if margin is None or d is None or design["higher_is_better"] or margin < d.mean_second:
+        return []
+    unit = unit_of(design["metric"])
+    return [
+        f"the margin of {unit.size(margin)} is no less than the whole {design['metric']} of "
+        f"{design['models'][1]}, {unit.value(d.mean_second)}: without any error a model would be "
+        "practically equal to it"
+    ]
 
 
 def _corpus(design: Record, pairs: Sequence[Pair]) -> list[str]:
