@@ -9,12 +9,13 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from harness.experiments.allowed import selecting_everything
 from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.costs import epoch_seconds
 from harness.experiments.overall import OverallRow
 from harness.experiments.replicates import unit_of
 from harness.experiments.tables import overall_without
-from harness.experiments.warnings import DECIDED, selecting_everything, training_flaws
+from harness.experiments.warnings import DECIDED, training_flaws
 from harness.stats import compare_means, ratio_interval, t_interval
 from harness.train.task import by_common_recipe, gathered
 from reports.claims.device import (
