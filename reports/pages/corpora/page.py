@@ -161,6 +161,7 @@ class Corpora(DevicePage):
             )
         return together(
             says([self._sentence()], main=True),
+            says(tables.beyond_none(self.differences)),
             self._judged_by_task("differences", self.differences),
         )
 
