@@ -63,7 +63,7 @@ def one_word_without_key(model: str, runs: Sequence[Record]) -> float | None:
         Its run records on one task.
     """
     mechanism = model.partition("[")[0].partition(".")[0]
-    task = next((run.get("task") for run in runs), None)
+    task = str(next((run.get("task") for run in runs), ""))
     if mechanism not in STRICT or "masks=" in model or task not in ONE_WORD:
         return None
     other = any(is_known(task, str(run.get("data") or "")) is False for run in runs)
