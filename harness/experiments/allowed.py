@@ -1,16 +1,12 @@
-"""What of a text a model's policies and masks allow: about all of it, or nothing."""
+"""Texts of which a model's masks allow nothing."""
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from types import MappingProxyType
 
 from harness.experiments.replicates import Record
 from harness.train.data.corpora import is_known
-
-EVERYTHING = 0.99
-"""Share of tokens from which on a policy leaves nothing out that would matter."""
 
 ONE_WORD = MappingProxyType({"mpqa": 3381 / 10603})
 """Share of a task's test texts that are one word, where it is more than one in a hundred.
@@ -24,30 +20,6 @@ STRICT = ("mtsa",)
 To a text of one word they leave no key, so that all of these give the same: zeros. Others have
 such masks too, and a gate, a sum or values of the token itself beside what is attended to.
 """
-
-
-def selected_share(runs: Sequence[Record]) -> float | None:
-    """Share of the test set's tokens selected, as heads or as dependents: the smaller one's mean.
-
-    None for a model without policies.
-    """
-    shares = [run["selected"] for run in runs if isinstance(run.get("selected"), Mapping)]
-    if not shares:
-        return None
-    return min(statistics.fmean(float(s[kind]) for s in shares) for kind in ("heads", "dependents"))
-
-
-def selecting_everything(
-    models: Iterable[tuple[str, Sequence[Record]]],
-) -> list[str]:
-    """Of which models, given with their runs, the policies select about all tokens; a line each."""
-    shares = [(model, selected_share(runs)) for model, runs in models]
-    return [
-        f"{model} selects {100 * share:.1f} % of the tokens: hardly one is left out, so this says "
-        "nothing of selecting"
-        for model, share in shares
-        if share is not None and share >= EVERYTHING
-    ]
 
 
 def one_word_without_key(model: str, runs: Sequence[Record]) -> float | None:

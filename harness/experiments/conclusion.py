@@ -17,13 +17,12 @@ from harness.experiments.examples import ByExamples, Said, by_examples, kept_of,
 from harness.experiments.overall import Overall, overall, tied_on
 from harness.experiments.preregistration import (
     Order,
+    declared_late,
     designs,
     file_of,
     judged_elsewhere,
-    known_before,
     left_out,
     run_keys,
-    undeclared,
 )
 from harness.experiments.replicates import (
     EXPLORATORY,
@@ -305,11 +304,7 @@ def _judged(
     runs = tuple(r for pair in found.pairs for r in pair if r is not None)
     file = file_of(design)
     strangers = file is not None and any(run.get("plan") != file for run in runs)
-    exploratory = (
-        strangers
-        or bool(undeclared(design, runs, records, order))
-        or known_before(design, found.pairs, order) > 0
-    )
+    exploratory = strangers or declared_late(design, found.pairs, records, order)
     alone = () if design.get("family") else judged_elsewhere(design, records)
     title = f"{first} and {second} on {design['task']}"
     return Comparison(

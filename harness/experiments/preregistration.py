@@ -262,6 +262,14 @@ def undeclared(
     ]
 
 
+def declared_late(
+    design: Record, pairs: Sequence[Pair], records: Sequence[Record], order: Order
+) -> bool:
+    """Whether runs of a design, or what they repeat, were there before it was declared."""
+    runs = [run for pair in pairs for run in pair if run is not None]
+    return bool(undeclared(design, runs, records, order) or known_before(design, pairs, order))
+
+
 def known_before(design: Record, pairs: Sequence[Pair], order: Order) -> int:
     """How many pairs repeat runs of other keys that were there before the design was declared.
 

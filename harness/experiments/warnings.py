@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.experiments.allowed import selecting_everything, without_keys
+from harness.experiments.allowed import without_keys
 from harness.experiments.costs import (
     at_ceiling,
     at_the_end,
@@ -44,6 +44,9 @@ NOT_COUNTED = " (not counted)"
 """Behind such a verdict where one of the models was trained more, or not to its end."""
 
 CORRELATIONS = ("pearson", "spearman")
+
+EVERYTHING = 0.99
+"""Share of tokens from which on a policy leaves nothing out that would matter."""
 
 
 @dataclass(frozen=True)
@@ -372,3 +375,25 @@ def _machines(pairs: Sequence[Pair]) -> list[str]:
     if torn := sum(len(machines) > 1 for machines in where):
         told += f", {torn} of them on more than one"
     return [f"{told}: seconds are medians over all of them"]
+
+
+def selected_share(runs: Sequence[Record]) -> float | None:
+    """Share of the test set's tokens selected, as heads or as dependents: the smaller one's mean.
+
+    None for a model without policies.
+    """
+    shares = [run["selected"] for run in runs if isinstance(run.get("selected"), Mapping)]
+    if not shares:
+        return None
+    return min(statistics.fmean(float(s[kind]) for s in shares) for kind in ("heads", "dependents"))
+
+
+def selecting_everything(models: Iterable[tuple[str, Sequence[Record]]]) -> list[str]:
+    """Of which models, given with their runs, the policies select about all tokens; a line each."""
+    shares = [(model, selected_share(runs)) for model, runs in models]
+    return [
+        f"{model} selects {100 * share:.1f} % of the tokens: hardly one is left out, so this says "
+        "nothing of selecting"
+        for model, share in shares
+        if share is not None and share >= EVERYTHING
+    ]

@@ -9,13 +9,12 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from harness.experiments.allowed import selecting_everything
 from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.costs import epoch_seconds
 from harness.experiments.overall import OverallRow
 from harness.experiments.replicates import unit_of
 from harness.experiments.tables import overall_without
-from harness.experiments.warnings import DECIDED, training_flaws
+from harness.experiments.warnings import DECIDED, selecting_everything, training_flaws
 from harness.stats import compare_means, ratio_interval, t_interval
 from harness.train.task import by_common_recipe, gathered
 from reports.claims.device import (
@@ -86,8 +85,8 @@ Declared = tuple[Conclusion, Comparison, int]
 def declared_for(claim: Claim, device: DeviceFrames) -> Declared | None:
     """The declared comparison that answers a claim: one question has one family.
 
-    Trained alike rather than not (which decides nothing), declared before its runs rather than
-    exploratory, by a design file rather than by a command, of the names that the claim prefers, in
+    Declared before its runs rather than exploratory, by a design file rather than by a command,
+    trained alike rather than not (which decides nothing), of the names that the claim prefers, in
     the largest family; None if none is finished.
     """
     p = claim.parameters
@@ -98,7 +97,7 @@ def declared_for(claim: Claim, device: DeviceFrames) -> Declared | None:
             if c.task != p["task"] or c.metric != _metric(claim) or not c.complete:
                 continue
             for sign, nearness in _sides(claim, c.first, c.second) if c.difference else ():
-                rank = (not c.flaws, not c.exploratory, planned, nearness, c.together, at)
+                rank = (not c.exploratory, planned, not c.flaws, nearness, c.together, at)
                 found.append((rank, (family, c, sign)))
     return max(found, key=lambda one: one[0], default=(None, None))[1]
 

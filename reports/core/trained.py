@@ -12,11 +12,11 @@ from itertools import combinations
 from typing import Any
 
 from harness.errors import UsageError
-from harness.experiments.allowed import selecting_everything
 from harness.experiments.replicates import Replicate, Unit, Values, counted, unit_of, units_of
 from harness.experiments.warnings import (
     DECIDED,
     NOT_COUNTED,
+    selecting_everything,
     training_flaws,
 )
 from harness.stats import (

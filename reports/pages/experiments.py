@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from harness.experiments.conclusion import Conclusion
-from harness.experiments.replicates import EXPLORATORY
 from reports.contents import page_of
 from reports.core.page import Shown, SourcePage, remark, says, together
 from reports.core.recipes import recipe_text
@@ -65,9 +64,7 @@ begin = Experiments.begin
 
 def _row(conclusion: Conclusion) -> dict[str, Any]:
     alone = conclusion.comparisons[0] if conclusion.is_pair else None
-    verdict, difference = conclusion.sentences[0].removeprefix(f"{conclusion.title}: "), ""
-    if alone is not None:
-        verdict = f"{EXPLORATORY}: {alone.said}" if alone.exploratory else alone.said
+    difference = ""
     if alone is not None and (d := alone.difference) is not None:
         ends = "" if math.isnan(d.low) else f" {alone.unit.bounds(d)}"
         difference = f"{alone.unit.difference(d.difference)}{ends}{alone.unit.of_differences}"
@@ -82,7 +79,9 @@ def _row(conclusion: Conclusion) -> dict[str, Any]:
         + "s" * (counts != [1]),
         "difference": difference,
         "missing": alone.sought.short(alone.unit) if alone is not None and alone.sought else "",
-        "verdict": verdict,
+        "verdict": alone.said
+        if alone is not None
+        else conclusion.sentences[0].removeprefix(f"{conclusion.title}: "),
         "warnings": conclusion.warnings,
     }
 

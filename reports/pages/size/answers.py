@@ -204,10 +204,8 @@ def difference_text(c: Comparison) -> str:
 def _cell(c: Comparison, unit: str = "") -> str:
     assert c.difference is not None
     unpaired = "" if c.paired else " (unpaired)"
-    beside = c.sought.short(c.unit) if c.sought is not None else ""
-    if c.verdict == "practically equal" and c.margin is not None:
-        beside = f" (margin {c.unit.size(c.margin)})"
-    return f"{c.unit.interval(c.difference)}{unit}, {c.said}{beside}{unpaired}"
+    missing = c.sought.short(c.unit) if c.sought is not None else ""
+    return f"{c.unit.interval(c.difference)}{unit}, {c.said}{missing}{unpaired}"
 
 
 def accuracy_table(found: Sequence[Comparison], size: Size, head: str) -> list[dict[str, str]]:

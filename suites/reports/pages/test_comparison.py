@@ -79,18 +79,6 @@ def test_the_list_of_experiments_says_by_which_recipe_and_vectors(
         assert ">5 seeds</td>" in shown
 
 
-def test_the_list_of_experiments_says_which_pairs_are_exploratory(
-    tmp_path: Path, source: Source
-) -> None:
-    done, early = [*runs(A, HIGH), *runs(B, LOW)], design(5)
-    late = {**early, "session": "late", "at": "2026-01-03"}
-    for declared, said in ((early, "better"), (late, "exploratory: better")):
-        device = replace(source.devices[0], records=(declared, *done))
-        page = Experiments(replace(source, devices=(device,)), Output(tmp_path, "page"))
-        assert f">{said}<" in page.table().html
-        assert f"Of the comparisons of two: 1 {said}." in page.about().html
-
-
 def test_a_line_for_every_seed(pair: Comparison) -> None:
     figure = figures.every_seed(pair)
     drawn = data_of(figure)
