@@ -81,7 +81,8 @@ def run_compare(options: CompareOptions) -> int:
     missing = [run for run in todo if run.key not in known]
     workers = workers_for(options.jobs, around.fingerprint)
     here = schema.digest(dict(around.fingerprint))
-    there = sum(run.key in known and known[run.key]["fingerprint"] != here for run in todo)
+    found_at = [known[run.key].get("fingerprint", here) for run in todo if run.key in known]
+    there = sum(place != here for place in found_at)
     say(out, _announcement(family, around, len(todo), len(missing), there, workers, folder))
     if missing and options.all is None:  # what can't be built is no design: not written down
         refuse_unbuildable(family, places)

@@ -11,18 +11,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from harness.experiments.costs import TrainingCost, costs_of, coverage
+from harness.experiments.costs import TrainingCost, costs_of, coverage, over_budget
 from harness.experiments.estimate import Sought, sought, together_sought
 from harness.experiments.examples import ByExamples, Said, by_examples, kept_of, without_seen
 from harness.experiments.overall import Overall, overall, tied_on
 from harness.experiments.preregistration import (
     Order,
+    declared_late,
     designs,
     file_of,
     judged_elsewhere,
     left_out,
     run_keys,
-    undeclared,
 )
 from harness.experiments.replicates import (
     EXPLORATORY,
@@ -44,7 +44,6 @@ from harness.experiments.warnings import (
     DECIDED,
     NOT_COUNTED,
     flaws_of,
-    over_budget,
     warnings_of,
 )
 from harness.stats import Chances, MeanDifference, Ties, chances, too_few
@@ -88,7 +87,8 @@ class Comparison:
     warnings: tuple[str, ...]
     # Why the models' training can't be compared, in short; such a verdict is not counted.
     flaws: tuple[str, ...]
-    # Whether one of its runs is older than what was declared, or not of its design file.
+    # Whether one of its runs is older than what was declared, repeats one that is, or is not of its
+    # design file.
     exploratory: bool
     # `TrainingCost` by model; none for a model without a finished run.
     costs: Mapping[str, TrainingCost]
@@ -210,7 +210,9 @@ def _runs_of(comparisons: Iterable[Comparison]) -> tuple[Record, ...]:
     return tuple({run["key"]: run for c in comparisons for run in c.runs}.values())
 
 
-def conclusions(records: Iterable[Record], said: Said | None = None) -> list[Conclusion]:
+def conclusions(
+    records: Iterable[Record], said: Said | None = None, elsewhere: Iterable[Record] = ()
+) -> list[Conclusion]:
     """All conclusions of a journal, of each question the newest declaration, oldest first.
 
     A declaration of which no run was ever recorded (an option that does not exist, say) is none.
@@ -221,9 +223,11 @@ def conclusions(records: Iterable[Record], said: Said | None = None) -> list[Con
         Of any kind.
     said : callable, optional
         See `conclude`.
+    elsewhere : iterable of mapping
+        Runs of other machines, see `Order`; nothing is concluded of them.
     """
     everything = list(records)
-    order = Order(everything)
+    order = Order(everything, elsewhere)
     begun = {r["key"] for r in everything if r["kind"] == "run"}
     newest: dict[str, Record] = {}
     for record in order.oldest_first(r for r in everything if r["kind"] in ("design", "family")):
@@ -305,7 +309,7 @@ def _judged(
     runs = tuple(r for pair in found.pairs for r in pair if r is not None)
     file = file_of(design)
     strangers = file is not None and any(run.get("plan") != file for run in runs)
-    exploratory = strangers or bool(undeclared(design, runs, records, order))
+    exploratory = strangers or declared_late(design, found.pairs, records, order)
     alone = () if design.get("family") else judged_elsewhere(design, records)
     title = f"{first} and {second} on {design['task']}"
     return Comparison(

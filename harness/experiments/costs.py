@@ -168,6 +168,14 @@ def hours_of(runs: Iterable[Mapping[str, Any]]) -> float:
     return sum(run_seconds(run) or 0.0 for run in runs) / 3600
 
 
+def over_budget(plan: Mapping[str, Any] | None, runs: Iterable[Mapping[str, Any]]) -> list[str]:
+    """A warning where runs took longer than the file that declares them allows."""
+    spent = hours_of(runs)
+    if plan is None or spent <= plan["hours"]:
+        return []
+    return [f"all runs together took {spent:.2g} h; {plan['file']} allows {plan['hours']:g} h"]
+
+
 def _cost(runs: Sequence[Mapping[str, Any]]) -> TrainingCost:
     def middle(values: Iterable[float]) -> float:
         return float(statistics.median(values))

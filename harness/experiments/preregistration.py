@@ -8,11 +8,12 @@ outside of ``attnbench compare``, and records that were removed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from harness.experiments.replicates import is_paired
-from harness.train.recipe import identity
+from harness.experiments.replicates import Pair, is_ok, is_paired, pairs_of
+from harness.train.recipe import CEILINGS, identity
 
 Record = Mapping[str, Any]
 
@@ -63,19 +64,48 @@ class _Place(NamedTuple):
         return self.stamp < other.stamp
 
 
+def _work(run: Record) -> tuple[str, ...]:
+    """What a run does, whatever machine and code did it, without its ceilings."""
+    recipe = identity(run.get("recipe") or {})
+    settings = sorted((name, repr(v)) for name, v in recipe.items() if name not in CEILINGS)
+    drawn = (run.get(name) for name in ("model", "task", "seed", "fold", "vectors"))
+    return tuple(map(str, (*drawn, settings)))
+
+
+def _repeats(run: Record, other: Record) -> bool:
+    """Whether a run of the same `_work` did the same as another.
+
+    It did by the same code, data and recipe. Where these are not told alike (older records name no
+    data, code changes without doing anything else, patience never came to a ceiling) the results
+    show it.
+    """
+    told = [(r.get("code"), r.get("data"), identity(r.get("recipe") or {})) for r in (run, other)]
+    if told[0] == told[1] and told[0][1] is not None:
+        return True
+    shared = run["test"].keys() & other["test"].keys()
+    return (
+        bool(shared)
+        and run.get("chosen_epoch") == other.get("chosen_epoch")
+        and all(math.isclose(run["test"][m], other["test"][m], rel_tol=1e-9) for m in shared)
+    )
+
+
 class Order:
-    """Which of two records is the older one.
+    """Which of two records is the older one, and which runs do the same.
 
     Parameters
     ----------
     records : iterable of mapping
         A whole journal, as `harness.records.journal.read` gives it: those of one session in the
         order of its lines.
+    elsewhere : iterable of mapping
+        Runs of other machines, where the journal's are told by machine.
     """
 
-    def __init__(self, records: Iterable[Record]) -> None:
+    def __init__(self, records: Iterable[Record], elsewhere: Iterable[Record] = ()) -> None:
         self._places: dict[str, _Place] = {}
         self._turned: set[str] = set()
+        self._doing: dict[tuple[str, ...], dict[str, Record]] = {}
         latest: dict[str, str] = {}
         for line, record in enumerate(records):
             session, stamp = str(record.get("session")), str(record.get("at") or "")
@@ -90,6 +120,20 @@ class Order:
                 # A design may be declared by itself and in a family: the older declaration counts.
                 if key not in self._places or place.before(self._places[key]):
                     self._places[key] = place
+            self._note(record)
+        for run in elsewhere:  # of which only its machine's clock is asked
+            place = _Place("elsewhere", 0, str(run.get("at") or ""))
+            self._places.setdefault(str(run["key"]), place)
+            self._note(run)
+
+    def _note(self, record: Record) -> None:
+        if record["kind"] == "run" and is_ok(record):
+            self._doing.setdefault(_work(record), {})[str(record["key"])] = record
+
+    def repeated(self, run: Record) -> list[Record]:
+        """Other finished runs that did the same: on another machine, or by other code."""
+        same = self._doing.get(_work(run), {}).values()
+        return [r for r in same if r["key"] != run["key"] and _repeats(run, r)]
 
     def before(self, first: Record, second: Record) -> bool:
         """Whether the first record is older, as far as is known."""
@@ -179,6 +223,12 @@ def looked(design: Record, records: Sequence[Record], order: Order) -> list[str]
             f"{len(before)} runs were trained, and their test metrics shown, before this design "
             "was declared"
         )
+    if known := known_before(design, pairs_of(design, runs), order):
+        out.append(
+            f"{known} of {len(design['runs'])} pairs repeat runs that another machine or other "
+            "code had done before this design was declared: what they give was known; seeds that "
+            "were never trained would be new"
+        )
     if unused := _unused(design, records, order):
         out.append(
             f"{len(unused)} more seeds of both models had been trained before this design was "
@@ -210,6 +260,30 @@ def undeclared(
         for run in older
         if not any(run["key"] in keys and order.before(one, run) for one, keys in asked)
     ]
+
+
+def declared_late(
+    design: Record, pairs: Sequence[Pair], records: Sequence[Record], order: Order
+) -> bool:
+    """Whether runs of a design, or what they repeat, were there before it was declared."""
+    runs = [run for pair in pairs for run in pair if run is not None]
+    return bool(undeclared(design, runs, records, order) or known_before(design, pairs, order))
+
+
+def known_before(design: Record, pairs: Sequence[Pair], order: Order) -> int:
+    """How many pairs repeat runs of other keys that were there before the design was declared.
+
+    Those of its own file are younger than what that declares, wherever they ran.
+    """
+    file = file_of(design)
+
+    def known(run: Record | None) -> bool:
+        return is_ok(run) and any(
+            order.before(other, design) and (file is None or other.get("plan") != file)
+            for other in order.repeated(run)
+        )
+
+    return sum(any(map(known, pair)) for pair in pairs)
 
 
 def _asks(design: Record) -> str:

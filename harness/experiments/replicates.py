@@ -353,6 +353,8 @@ def first_line(
         if together > 1:
             text += f"; {p:.2g} by Holm over {together} comparisons"
         text += ")"
+    if verdict == "practically equal":
+        text += f" (margin {unit.size(design['margin'])})"
     if verdict == "unfinished":
         text += f" of {design.get('folds') or seeds}"
     return f"{EXPLORATORY}: {text}" if exploratory else text

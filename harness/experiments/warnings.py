@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from harness.experiments.allowed import without_keys
 from harness.experiments.costs import (
     at_ceiling,
     at_the_end,
     best_within,
-    hours_of,
     steps_of,
     still_gains,
 )
@@ -83,7 +83,9 @@ def warnings_of(
         *_missing(design, pairs),
         *_constant(design, pairs),
         *_selected(design, pairs),
+        *without_keys(zip(design["models"], sides_of(pairs), strict=True)),
         *_folds(design, values),
+        *_margin(design, values),
         *_parameters(design, pairs),
         *flaws,
         *_recipes(design),
@@ -154,6 +156,19 @@ def _folds(design: Record, values: Values) -> list[str]:
             "test examples"
         )
     return out
+
+
+def _margin(design: Record, values: Values) -> list[str]:
+    """Of errors, which end at 0: a margin within which all lies that the baseline leaves."""
+    margin, d = design["margin"], values.difference()
+    if margin is None or d is None or design["higher_is_better"] or margin < d.mean_second:
+        return []
+    unit = unit_of(design["metric"])
+    return [
+        f"the margin of {unit.size(margin)} is no less than the whole {design['metric']} of "
+        f"{design['models'][1]}, {unit.value(d.mean_second)}: without any error a model would be "
+        "practically equal to it"
+    ]
 
 
 def _corpus(design: Record, pairs: Sequence[Pair]) -> list[str]:
@@ -363,14 +378,6 @@ def _machines(pairs: Sequence[Pair]) -> list[str]:
     return [f"{told}: seconds are medians over all of them"]
 
 
-def over_budget(plan: Record | None, runs: Iterable[Record]) -> list[str]:
-    """Whether runs took longer than the file that declares them allows."""
-    spent = hours_of(runs)
-    if plan is None or spent <= plan["hours"]:
-        return []
-    return [f"all runs together took {spent:.2g} h; {plan['file']} allows {plan['hours']:g} h"]
-
-
 def selected_share(runs: Sequence[Record]) -> float | None:
     """Share of the test set's tokens selected, as heads or as dependents: the smaller one's mean.
 
@@ -382,9 +389,7 @@ def selected_share(runs: Sequence[Record]) -> float | None:
     return min(statistics.fmean(float(s[kind]) for s in shares) for kind in ("heads", "dependents"))
 
 
-def selecting_everything(
-    models: Iterable[tuple[str, Sequence[Record]]],
-) -> list[str]:
+def selecting_everything(models: Iterable[tuple[str, Sequence[Record]]]) -> list[str]:
     """Of which models, given with their runs, the policies select about all tokens; a line each."""
     shares = [(model, selected_share(runs)) for model, runs in models]
     return [

@@ -104,6 +104,7 @@ class DeviceFrames:
     """Records of one device, by the newest code only (`harness.records.journal.newest_code`)."""
 
     records: Sequence[Record]
+    elsewhere: Sequence[Record] = ()  # runs of other devices
 
     @cached_property
     def times(self) -> pd.DataFrame:
@@ -143,7 +144,7 @@ class DeviceFrames:
     @cached_property
     def conclusions(self) -> list[Conclusion]:
         """What was declared, as it is judged where comparisons are shown."""
-        return conclusions(self.records)
+        return conclusions(self.records, elsewhere=self.elsewhere)
 
     @cached_property
     def exact(self) -> dict[str, Record]:

@@ -106,10 +106,12 @@ def ledger(
     every = load_claims() if claims is None else claims
     asked = [claim for claim in every if claim.kind not in ("audit", "not testable")]
     of_device = {key: _hardware(records) for key, records in records_by_device.items()}
-    evidence = {
-        key: dict(zip((c.id for c in asked), _measured(asked, records), strict=True))
-        for key, records in (records_by_device or {"": ()}).items()
-    }
+    runs = {k: [r for r in of if r["kind"] == "run"] for k, of in records_by_device.items()}
+    evidence = {}
+    for key, records in (records_by_device or {"": ()}).items():
+        elsewhere = [r for other, its in runs.items() if other != key for r in its]
+        measured = _measured(asked, DeviceFrames(records, elsewhere))
+        evidence[key] = dict(zip((c.id for c in asked), measured, strict=True))
     found: list[Verdict] = []
     for claim in every:
         if claim.kind == "not testable":
@@ -125,8 +127,7 @@ def ledger(
     return found
 
 
-def _measured(claims: Sequence[Claim], records: Sequence[Mapping[str, Any]]) -> list[Evidence]:
-    device = DeviceFrames(records)
+def _measured(claims: Sequence[Claim], device: DeviceFrames) -> list[Evidence]:
     return corrected(claims, [QUERIES[claim.query](claim, device) for claim in claims])
 
 

@@ -41,7 +41,7 @@ class DeviceRecords:
 
     Sessions are their first lines, oldest first. `has_twin`: another device of the report differs
     only in what no title says, a driver, say. `folders`: journals beside which predictions are
-    kept.
+    kept. `elsewhere`: runs of the other devices, which a declaration may have known.
     """
 
     key: str
@@ -50,6 +50,7 @@ class DeviceRecords:
     sessions: tuple[Mapping[str, Any], ...]
     has_twin: bool = False
     folders: tuple[Path, ...] = ()
+    elsewhere: tuple[Mapping[str, Any], ...] = ()
 
     def said(self, run: Mapping[str, Any]) -> Predictions | None:
         """What a run said of its test examples; see `harness.records.predictions.read`."""
@@ -58,7 +59,7 @@ class DeviceRecords:
     @cached_property
     def conclusions(self) -> list[Conclusion]:
         """Of everything that was declared."""
-        return conclusions(self.records, self.said)
+        return conclusions(self.records, self.said, self.elsewhere)
 
     @property
     def kind(self) -> str:
@@ -199,6 +200,7 @@ def _devices(
                 records.setdefault(key, []).append(record)
     for start, end in _gone_on(records):
         sessions[end] += [s for s in sessions[start] if s not in sessions[end]]
+    runs = {key: [r for r in some if r["kind"] == "run"] for key, some in records.items()}
     devices = [
         DeviceRecords(
             key,
@@ -206,6 +208,7 @@ def _devices(
             tuple(journal.newest_code(some)),
             tuple(sorted(sessions[key], key=lambda s: str(s.get("at")))),
             folders=tuple(folders),
+            elsewhere=tuple(r for other, its in runs.items() if other != key for r in its),
         )
         for key, some in records.items()
     ]

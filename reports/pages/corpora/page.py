@@ -25,6 +25,7 @@ from reports.core.trained import (
 )
 from reports.core.words import file_name
 from reports.pages.corpora import causes, edges, figures, printed, tables, tuning
+from reports.pages.corpora.beyond import beyond_none
 from reports.pages.corpora.figures import (
     ALPHAS,
     USUAL,
@@ -162,6 +163,7 @@ class Corpora(DevicePage):
             )
         return together(
             says([self._sentence()], main=True),
+            says(beyond_none(self.differences)),
             self._judged_by_task("differences", self.differences),
         )
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from harness.experiments.allowed import one_word_without_key
 from harness.experiments.costs import steps_of
 from harness.experiments.replicates import BEST_ON_TEST
 from reports.core.forest import Line, Panel, forests
@@ -25,6 +26,7 @@ CAPTION = (
 )
 COMPONENTS = re.compile(r"(\d+)d(?![a-z0-9])")
 """In the name of a table of word vectors: ``top10k_100d_int8``."""
+WITHOUT_KEY = "no key under strict masks"
 HOW = {"dev": "dev", "best-on-test": "the test set"}
 
 
@@ -63,6 +65,11 @@ class Beside:
         }
 
     @property
+    def keyless(self) -> float | None:
+        """Share of the test texts of one word, where the model's masks leave these no key."""
+        return one_word_without_key(self.model.model, self.model.runs)
+
+    @property
     def known_text(self) -> str:
         """``vectors 100-d / 300-d; steps 1,694 / 80,000``: here and there."""
         forms = {"vectors": "{:,}-d", "choose": "{}"}
@@ -71,6 +78,8 @@ class Beside:
             form = forms.get(name, "{:,}")
             here, there = (form.format(HOW.get(str(end), end)) for end in ends)
             said.append(f"{'epoch by' if name == 'choose' else name} {here} / {there}")
+        if self.keyless is not None:
+            said.insert(0, f"{100 * self.keyless:.1f} % of the texts are one word: {WITHOUT_KEY}")
         return "; ".join(said)
 
 
@@ -132,6 +141,7 @@ def table(found: Sequence[Beside]) -> tuple[list[dict[str, Any]], list[dict[str,
                 "measured_high": high,
                 "measured_replicates": len(one.values),
                 "gap": b.gap,
+                **({} if b.keyless is None else {"texts_without_key": b.keyless}),
                 **{f"{name}_here": here for name, (here, _) in b.known.items()},
                 **{f"{name}_there": there for name, (_, there) in b.known.items()},
             }
@@ -140,18 +150,29 @@ def table(found: Sequence[Beside]) -> tuple[list[dict[str, Any]], list[dict[str,
 
 
 def gaps(found: Sequence[Beside]) -> str:
-    """By task and recipe the mean gap over its models."""
+    """By task and recipe the mean gap over its models, without those that `Beside.keyless` tells.
+
+    Of these the gap is that of a form which no paper printed: the programs have a gate.
+    """
     by: dict[tuple[str, str], dict[str, Beside]] = {}
     for one in found:
         by.setdefault((one.model.task, one.model.recipe), {}).setdefault(one.model.model, one)
-    said = []
+    said, left = [], []
     for (task, recipe), models in by.items():
-        some = list(models.values())
+        some = [b for b in models.values() if b.keyless is None]
+        of = f"{task} ({recipe})"
+        left += [f"{name} on {of}" for name, b in models.items() if b.keyless is not None]
+        if not some:
+            continue
         mean, digits = statistics.fmean(b.gap for b in some), some[0].printed.digits
         unit = some[0].model.unit.of_differences
         count = f"{len(some)} model{'s' * (len(some) > 1)}"
         said.append(f"{task} {mean:+.{digits}f}{unit} ({recipe}; {count})")
-    return f"Here less printed, mean over the models: {', '.join(said)}."
+    whole = f"Here less printed, mean over the models: {', '.join(said)}." if said else ""
+    without = (
+        f"Left out, as texts of one word have {WITHOUT_KEY}: {', '.join(left)}." if left else ""
+    )
+    return f"{whole} {without}".strip()
 
 
 def figure(found: Sequence[Beside]) -> Figure:

@@ -82,6 +82,27 @@ def test_the_sentence_names_the_interval_before_p() -> None:
     )
 
 
+def test_a_margin_that_no_improvement_could_pass_is_told() -> None:
+    """A seventh of the baseline's error may be practically equal to it: errors end at 0."""
+    theirs = [0.0041, 0.0040, 0.0042, 0.0043, 0.0039]
+    mine = [0.0006, 0.0007, 0.0005, 0.0006, 0.0006]
+
+    def found(margin: float, higher: bool = False) -> Comparison:
+        return compared(mine, theirs, metric="mse", margin=margin, higher_is_better=higher)
+
+    told = (
+        f"the margin of 0.0100 is no less than the whole mse of {B}, 0.0041: without any error a "
+        "model would be practically equal to it"
+    )
+    wide = found(0.01)
+    assert wide.verdict == "practically equal"
+    assert wide.sentence.endswith("over 5 paired seeds (margin 0.0100)")
+    assert told in wide.warnings
+    assert warned("the whole mse", found(0.0041))
+    assert not warned("the whole mse", found(0.004))
+    assert not warned("the whole mse", found(0.01, higher=True)), "it ends at no 0"
+
+
 def test_one_pair_or_none_has_no_interval() -> None:
     (row,) = statistics_rows(compared(HIGH[:1], LOW[:1]))
     assert row[1] == "+10.00: one pair has no interval"

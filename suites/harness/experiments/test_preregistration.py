@@ -143,6 +143,45 @@ def test_runs_that_were_there_before_the_design_are_told() -> None:
     assert warned("not in it: 3, 4", shown(asked, typed, few)), "the same models"
 
 
+KNOWN = "pairs repeat runs that another machine or other code had done before"
+
+
+def elsewhere(changed: dict[str, Any], **more: Any) -> list[dict[str, Any]]:
+    """What another machine trained of these pairs the day before, two seeds of each."""
+    done = pairs(at="2026-01-09T01:00", **more)
+    again = [{**r, "key": f"there {r['key']}", "fingerprint": "t", **changed} for r in done]
+    return session_of("there", *(r for r in again if r["seed"] < 2))
+
+
+def test_runs_that_another_machine_has_done_before_are_no_new_ones() -> None:
+    told: dict[str, Any] = {"data": "d", "code": "c", "recipe": {**RECIPE, "epochs": 100}}
+    now = session_of("now", declared(5, NOW), *pairs(at="2026-01-10T01:00", **told))
+    assert not shown(now).exploratory
+    found = shown(elsewhere({}, **told), now)
+    assert found.exploratory
+    assert warned(f"2 of 5 {KNOWN} this design was declared", found)
+    other: dict[str, Any] = {"test": {"accuracy": 0.5}}
+    assert warned(f"2 of 5 {KNOWN}", shown(elsewhere(other, **told), now)), "told alike"
+    # What is not told alike is known by what it gave: older records name no data, a run that
+    # patience ended had no use for its ceiling, and code changes.
+    for unlike in ({"data": None}, {"code": "e"}, {"recipe": {**RECIPE, "epochs": 25}}):
+        assert shown(elsewhere({**told, **unlike}), now).exploratory, unlike
+        assert not shown(elsewhere({**told, **unlike, **other}), now).exploratory, unlike
+    for new in ({"model": "none.fused"}, {"vectors": "none"}, {"recipe": {**RECIPE, "rate": 1}}):
+        assert not shown(elsewhere({**told, **new}), now).exploratory, new
+    late = elsewhere({**told, "at": "2026-01-11T00:00"})
+    assert not shown(late, now).exploratory, "repeats these, not they it"
+    (one,) = conclusions(now, elsewhere=elsewhere({}, **told))
+    assert one.comparisons[0].exploratory, "as a report gives them, by machine"
+
+
+def test_runs_of_one_design_file_on_another_machine_are_as_declared() -> None:
+    asked, of_it = {"plan": PLAN}, {"plan": PLAN["sha256"]}
+    now = session_of("now", declared(5, NOW, **asked), *pairs(at="2026-01-10T01:00", **of_it))
+    assert not shown(elsewhere(of_it), now).exploratory
+    assert shown(elsewhere({"plan": "c" * 64}), now).exploratory
+
+
 def test_what_was_added_to_a_plan_after_its_first_run_is_told() -> None:
     runs = pairs(at="2026-01-05T00:00")
     plans = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from scipy import stats
 
 from harness.records import journal
 from harness.train.task import task
+from reports.claims import ledger, load_claims
 from reports.core import frontiers
 from reports.core.costs import Costs
 from reports.core.printed_values import printed_accuracy
@@ -21,7 +23,9 @@ from reports.core.sentences import closing
 from reports.core.source import DeviceRecords, facts, find
 from reports.core.sweeps import sweeps
 from reports.core.trained import against, tied, trained_tasks
-from suites.support.report_records import BASE, MINE, fingerprint, frontier
+from reports.pages.claims import devices_of
+from suites.support import comparisons
+from suites.support.report_records import BASE, MINE, fingerprint, frontier, write
 
 
 def test_tasks_hold_the_newest_run_of_each_replicate(device: DeviceRecords) -> None:
@@ -113,6 +117,21 @@ def test_devices_that_differ_have_names_of_their_own(
     assert "Twin" in plain
     assert other_title.endswith(end)
     assert plain.endswith("]") == (end == "]")
+
+
+def test_a_device_knows_what_others_had_trained_before_it_declared(tmp_path: Path) -> None:
+    """Runs of another machine are not its own, and it has seen them: so says the ledger, too."""
+    both = ("mtsa.fused", comparisons.HIGH), (comparisons.B, comparisons.LOW)
+    done = [run for model, values in both for run in comparisons.runs(model, values)]
+    write(tmp_path, "There", [{**r, "key": f"there {r['key']}"} for r in done])
+    time.sleep(0.01)  # stamps are of milliseconds
+    write(tmp_path, "Here", [comparisons.design(5, "mtsa.fused"), *done])
+    source = devices_of(str(tmp_path))
+    ((one,),) = (d.conclusions for d in source.devices if d.fingerprint["model"] == "Here")
+    assert one.comparisons[0].exploratory
+    claims = [c for c in load_claims() if c.parameters.get("task") == "trec"]
+    said = ledger({d.key: d.records for d in source.devices}, claims=claims)
+    assert any(v.reason.startswith("exploratory: mtsa.fused is better") for v in said)
 
 
 def test_relatedness_stands_beside_what_resan_prints() -> None:

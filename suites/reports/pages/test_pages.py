@@ -24,11 +24,13 @@ from reports.core.figure_data import data_of
 from reports.core.page import Output, Shown, together
 from reports.core.printed_values import printed_costs
 from reports.core.source import DeviceRecords, Source, find
+from reports.core.trained import against
 from reports.pages import tradeoff as tradeoffs
 from reports.pages import trust
 from reports.pages.attention import page as attention
 from reports.pages.corpora import page as corpora
 from reports.pages.corpora import tables
+from reports.pages.corpora.beyond import beyond_none
 from reports.pages.scaling import figures as scaling_figures
 from reports.pages.scaling import page as scaling
 from reports.pages.scaling import stress as numerics
@@ -346,6 +348,32 @@ def test_a_difference_that_is_not_counted_is_told_with_those_that_are(
     )
     undecided = [d for d in trec if d.verdict == "undecided"]
     assert tables.apart(undecided).startswith("no difference is shown after Holm; 0 of")
+
+
+def test_a_baseline_that_attending_to_nothing_beats_is_told(
+    folder: Path, device: DeviceRecords, tmp_path: Path
+) -> None:
+    page = open_page(corpora, folder, tmp_path, device)
+    assert beyond_none(page.differences) == [], "it is worse"
+    better = {("none.fused", "cr"): 0.07}  # 0.01 above the baseline, 0.01 below MTSA
+    records = [
+        {**r, "test": {"accuracy": r["test"]["accuracy"] + better[r["model"], r["task"]]}}
+        if r["kind"] == "run" and (r["model"], r["task"]) in better
+        else r
+        for r in device.records
+    ]
+    ahead = corpora.Corpora(page.source, replace(device, records=tuple(records)), page.place)
+    rows = {(d.model.task, d.model.model): d for d in ahead.differences}
+    over = against(rows["cr", MINE].model, rows["cr", "none.fused"].model)
+    assert over is not None
+    told = (
+        f"On cr, none.fused, which attends to nothing, is itself ahead of {BASE}, by "
+        f"{rows['cr', 'none.fused'].text} points"
+    )
+    shown = ahead.differences_to_baseline().plain
+    assert told in shown
+    assert f"Over none.fused: {MINE} {over.text}, {LSTM} " in shown, "the largest first"
+    assert "On trec, none" not in shown
 
 
 def test_only_a_significant_best_is_bold(

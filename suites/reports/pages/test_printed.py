@@ -186,3 +186,21 @@ def test_the_mean_gap_counts_a_model_once_for_each_recipe() -> None:
     other = trained("multi_head.sdpa", trec.recipe, mean=0.934)
     said = printed.gaps(shown(trained("mtsa.fused", trec.recipe, mean=0.933), other, older))
     assert said == ("Here less printed, mean over the models: trec -1.0 points (common; 2 models).")
+
+
+def test_texts_without_a_key_are_a_cause_and_their_gap_is_not_the_others() -> None:
+    recipe = task("mpqa").recipe
+
+    def of(model: str, mean: float) -> list[dict[str, Any]]:
+        return trained(model, recipe, "mpqa", mean, folds=10)
+
+    found = shown(of(MTSA, 0.788), of("mtsa_released.fused", 0.885), of("multi_head.sdpa", 0.868))
+    flat, rows = printed.table(found)
+    cause = "31.9 % of the texts are one word: no key under strict masks; "
+    assert [row["known to differ"].startswith(cause) for row in rows] == [True, False, False]
+    assert [row.get("texts_without_key") for row in flat] == [3381 / 10603, None, None]
+    assert printed.gaps(found) == (
+        "Here less printed, mean over the models: mpqa -2.5 points (common; 2 models). Left out, "
+        "as texts of one word have no key under strict masks: mtsa.fused on mpqa (common)."
+    )
+    assert printed.gaps(shown(of(MTSA, 0.788))).startswith("Left out")
