@@ -24,9 +24,9 @@ def declared_for(claim: Claim, device: DeviceFrames) -> list[Declared]:
     """The declared comparison that answers a claim, and behind it those of its other names.
 
     Of each pair of names that the claim's sides stand for (the released program's form, and the
-    text's) there is one: one question has one family. First is what was declared before its runs
-    rather than exploratory, by a design file rather than by a command, trained alike rather than
-    not (which decides nothing), of the names that the claim prefers, by the recipe that the task
+    text's) there is one: one question has one family. First is what was trained alike (the rest
+    decides nothing), declared before its runs rather than exploratory, by a design file rather than
+    by a command, of the names that the claim prefers, by the recipe that the task
     has for all today, in the largest family. Empty if none is finished.
     """
     p = claim.parameters
@@ -39,7 +39,7 @@ def declared_for(claim: Claim, device: DeviceFrames) -> list[Declared]:
             common = all(by_common_recipe(r) for r in _finished(c.runs))
             for sign, names in sides_of(claim, c.first, c.second) if c.difference else ():
                 near = -sum(names)
-                rank = (not c.exploratory, planned, not c.flaws, near, common, c.together, at)
+                rank = (not c.flaws, not c.exploratory, planned, near, common, c.together, at)
                 best = found.get(names)
                 if best is None or rank > best[0]:
                     found[names] = (rank, (family, c, sign))

@@ -97,6 +97,9 @@ def parts(device: str) -> Iterator[Part]:
     frontier = ("frontier", *LONGEST, "--limit", "65536", "--dtypes", "bf16")
     yield Part("frontier", "harness", frontier)
     if device == "cuda":
+        core = (f"predicted-{d}-{p}" for d in (64, 75, 128) for p in ("forward", "training"))
+        asked = tuple(word for name in core for word in ("--only", name))
+        yield Part("predicted", "suites.programs.goals", (*asked, "--blocks", "3"))
         tune, out = "reference_impls.kernels.triton.tune", ("--out", "{folder}/" + TILES)
         for width in TUNED:
             yield Part(f"tune {width}", tune, ("--only", f"half {width}"), places=out)
