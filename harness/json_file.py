@@ -1,4 +1,4 @@
-"""Results as files: as JSON, and replaced whole."""
+"""Results as files: as JSON, and replaced whole; and files of TOML that a user gives."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import os
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -79,3 +80,20 @@ def write_json(path: str | None, value: Any) -> None:
         Path(path).write_text(json.dumps(plain(value), indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         raise UsageError(f"can't write --json {path}: {error.strerror}") from None
+
+
+def read_toml(path: Path, what: str) -> tuple[bytes, dict[str, Any]]:
+    """A file of a sweep or a design: its bytes, and what they say.
+
+    Raises
+    ------
+    UsageError
+        If it can't be read.
+    """
+    try:
+        content = path.read_bytes()
+        return content, tomllib.loads(content.decode())
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"can't read the {what} {path}: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is no TOML: {error}") from None

@@ -185,12 +185,12 @@ def _show(out: Any, record: dict[str, Any], task: Any, choose: str) -> None:
     if record["status"] != "ok":
         return
     how = BEST_ON_TEST if by_test else "test, looked at once"
-    metrics = ", ".join(f"{n} {unit_of(n).value(v)}" for n, v in record["test"].items())
+    found = ", ".join(f"{n} {unit_of(n).value(v)}" for n, v in record["test"].items())
     peak = record.get("peak_bytes")
     memory = (
         f"{peak / 2**20:.0f} MiB" if peak is not None else record.get("memory_method") or "unknown"
     )
-    say(out, f"{how}: {metrics}")
+    say(out, f"{how}: {found}")
     if all(record.get(name) for name in ("test_sampled", "selected", "selected_sampled")):
         say(out, _policy_line(record))
     say(

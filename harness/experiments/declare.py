@@ -32,9 +32,9 @@ from harness.experiments.design import Family, Surroundings, make_design, surrou
 from harness.experiments.model import Model, meaning, parse_model, recipes_of
 from harness.experiments.queue import trained_elsewhere
 from harness.experiments.replicates import SHARE, unit_of
-from harness.experiments.sweep import read_toml, seeds_of
+from harness.experiments.sweep import seeds_of
 from harness.experiments.warnings import VOIDS
-from harness.json_file import plain
+from harness.json_file import plain, read_toml
 from harness.measure.device import device_fingerprint, environment, git
 from harness.options.declare import declared
 from harness.options.readers import Amount

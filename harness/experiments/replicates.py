@@ -137,14 +137,15 @@ def further(design: Record, pairs: list[Pair]) -> str:
     """What the task's other metrics show, by which no verdict goes; empty where it has none."""
     told = []
     for metric in (design.get("metrics") or ())[1:]:
-        unit, name = unit_of(metric), str(metric)
-        d = judged_by(
-            design, pairs, lambda run, n=name: float(run["test"].get(n, math.nan))
-        ).difference
+        unit, d = unit_of(metric), values_of(design, pairs, _reader(metric)).difference()
         if d is not None:
             means = f"{unit.value(d.mean_first)} and {unit.value(d.mean_second)}"
-            told.append(f"{name} {means}, {unit.interval(d)}")
+            told.append(f"{metric} {means}, {unit.interval(d)}")
     return f"further metrics, by which no verdict goes: {'; '.join(told)}" if told else ""
+
+
+def _reader(metric: str) -> Callable[[Record], float]:
+    return lambda run: float(run["test"].get(metric, math.nan))
 
 
 @dataclass(frozen=True)

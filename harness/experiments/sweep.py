@@ -18,7 +18,6 @@ part's ``recipe`` comes on top of the one above)::
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -29,6 +28,7 @@ from harness.errors import UsageError
 from harness.experiments.design import Run, Surroundings, make_run, surroundings
 from harness.experiments.model import check_read, parse_model, recipes_of
 from harness.experiments.replicates import replicates
+from harness.json_file import read_toml
 from harness.measure.device import device_fingerprint
 from harness.options.readers import LARGEST_SEED, MOST_SEEDS
 from harness.options.train import SweepOptions
@@ -178,23 +178,6 @@ def _entries(
             for model, recipe, own in zip(models, recipes, texts, strict=True):
                 run = make_run(model, task, recipe, one.seed, shared, one.fold)
                 yield Entry(run, task, own, vectors)
-
-
-def read_toml(path: Path, what: str) -> tuple[bytes, dict[str, Any]]:
-    """A file of a sweep or a design: its bytes, and what they say.
-
-    Raises
-    ------
-    UsageError
-        If it can't be read.
-    """
-    try:
-        content = path.read_bytes()
-        return content, tomllib.loads(content.decode())
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"can't read the {what} {path}: {error}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is no TOML: {error}") from None
 
 
 def read_file(path: Path) -> tuple[list[Part], list[str]]:

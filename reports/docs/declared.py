@@ -7,7 +7,6 @@ from pathlib import Path
 
 from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.preregistration import run_keys
-from harness.experiments.sweep import read_toml
 from harness.experiments.tables import (
     OVER_TASKS,
     SEEDS_NEEDED,
@@ -16,6 +15,7 @@ from harness.experiments.tables import (
     overall_rows,
     task_rows,
 )
+from harness.json_file import read_toml
 from harness.train.task import gathered
 from reports.core.page import Shown, remark, says, table, together
 from reports.core.recipes import trained_by
