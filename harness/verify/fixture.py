@@ -89,7 +89,11 @@ class Fixture:
                     noise = torch.randn(
                         parameter.shape, generator=torch.Generator().manual_seed(len(name))
                     )
-                    parameter.add_(0.1 * noise)
+                    # Wide heads sum as many terms: weights that grew with them would leave one
+                    # key all of the attention, and gradients nothing but rounding.
+                    wide = bool(self.batch.head_width) and parameter.dim() > 1
+                    terms = max(D_IN, parameter.shape[-2]) if wide else D_IN
+                    parameter.add_(0.1 * math.sqrt(D_IN / terms) * noise)
                 if name in mechanism.score_weights:
                     parameter.mul_(self.batch.score_scale)
         return module.to(device=self.device, dtype=torch_dtype(self.dtype)).train()

@@ -44,6 +44,16 @@ def test_kernels_of_a_gpu_meet_the_papers_heads_at_small_shapes_too() -> None:
         ] * meets
 
 
+def test_weights_of_wide_heads_leave_gradients_to_be_compared() -> None:
+    """With weights that grow with the width one key has all the attention, and q_w's are noise."""
+    mechanism, implementation = Registry().find("msmsa_layer.fused_tiled")
+    wide = next(b for b in batches.large() if b.label == "heads of 128, N=64")
+    found, kink = check.check_batch(mechanism, implementation, wide, "f32", "cpu")
+    assert not kink
+    assert [str(one) for one in found if not one.ok] == []
+    assert {d.gradient for d in found} >= {"q_w", "k_w", "v_w"}
+
+
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize(
     "name",
