@@ -278,7 +278,7 @@ def test_a_run_keeps_what_it_said_and_both_test_sets_are_judged(
     assert SUMMED["bleu"].value(found.counts) == pytest.approx(score)
     assert SUMMED["chrf"].value(found.counts) == pytest.approx(record["test"]["chrf"])
     assert score > 1, "it learned nothing, which shows nothing"
-    assert set(record["test"]) == {"bleu", "chrf", "bleu_2017"}
+    assert set(record["test"]) == {"bleu", "chrf", "bleu_2017", "chrf_2017"}
     assert set(record["epochs"][0]["dev"]) == {"bleu", "chrf"}
     assert record["decoding"]["sentences"] == 20
     assert record["decoding"]["beams"] == 4

@@ -171,7 +171,7 @@ def test_all_that_runs_on_a_gpu_is_verified_then_measured() -> None:
     assert names[0] == "doctor"
     tuned = [name for name in names if name.startswith("tune ")]
     at = names.index("bench")
-    assert names[at:] == ["bench", "energy", "goals", "frontier", *tuned]
+    assert names[at:] == ["bench", "energy", "goals", "frontier", "predicted", *tuned]
     verified = {name for name in names if name.startswith("verify ")}
     assert {"verify mtsa", "verify multi_head", "verify disa", "verify bi_lstm"} <= verified
     assert len(names) == len(set(names))
@@ -238,7 +238,9 @@ def would(part: Part, folder: Path, *more: str) -> str:
         if part.module == "harness":
             code = harness(arguments)
         elif part.module == "suites.programs.goals":
-            code = CliRunner().invoke(goals, arguments).exit_code
+            done = CliRunner().invoke(goals, arguments)
+            code = done.exit_code
+            said.write(done.output)
         else:
             code = tune.main(arguments)
     assert code == 0, f"{part.name}: {said.getvalue()}"
@@ -250,13 +252,15 @@ def test_every_line_is_understood_and_says_what_it_would_do(
 ) -> None:
     lines = {part.name: part for part in parts("cuda")}
     for name, part in lines.items():
-        dry = name in ("bench", "energy", "goals")
+        dry = name in ("bench", "energy", "goals", "predicted")
         said = would(part, tmp_path, *["--dry-run"] * dry)
         if name == "bench":
             for kernel in ("padded", "flash", "efficient", "cudnn"):
                 assert f"multi_head.sdpa_{kernel}-B64-N64-D300x600-H8-bf16-training-cuda" in said
             for kernel in ("sdpa", "flash3", "flash4", "flex"):
                 assert f"multi_head.{kernel}-B64-N64-D300x600-H8-bf16-forward-cuda" in said
+        if name == "predicted":
+            assert all(f"-N{n}-" in said for n in (512, 4096, 16384, 65536)), said
         if name == "energy":
             assert "mtsa.fused-B64-N64-D300x600-H8-bf16-training-cuda" in said
             assert "f32" not in said
