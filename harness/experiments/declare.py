@@ -275,6 +275,8 @@ def declare(
     """
     *others, baseline = models
     designs = []
+    read = plan is not None and journal.exists(options.journal)
+    found = journal.read(options.journal) if read else journal.Journal()
     for task in tasks:
         around, seeds = places[task.name], options.seeds
         recipes = recipes_of(task, models, options.changes)
@@ -284,7 +286,7 @@ def declare(
             seeds = tuple(range(FOLD_SEEDS if task.folds else SEEDS))
         sides, elsewhere = list(zip(models, recipes, strict=True)), {}
         if plan is not None:
-            elsewhere = trained_elsewhere(options.journal, plan, task, sides, seeds, around)
+            elsewhere = trained_elsewhere(found, plan, task, sides, seeds, around)
         designs += [
             make_design(
                 [model, baseline],

@@ -137,7 +137,7 @@ def finished(
 
 
 def trained_elsewhere(
-    folder: Path,
+    found: journal.Journal,
     plan: Mapping[str, Any],
     task: Task,
     sides: Sequence[tuple[Model, Recipe]],
@@ -151,8 +151,8 @@ def trained_elsewhere(
 
     Parameters
     ----------
-    folder : Path
-        The journal.
+    found : Journal
+        As it is before anything is trained.
     plan : mapping
         What records tell of the design file: a run that names another file is none of it.
     sides : sequence of (Model, Recipe)
@@ -163,9 +163,6 @@ def trained_elsewhere(
     dict
         By replicate what was around there.
     """
-    if not journal.exists(folder):
-        return {}
-    found = journal.read(folder)
     done = {
         r["key"]
         for r in found.records

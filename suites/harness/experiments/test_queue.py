@@ -9,7 +9,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -36,6 +35,7 @@ from harness.measure import device, gpu
 from harness.options.train import CompareOptions
 from harness.records import journal, schema
 from harness.records.journal import Follower
+from harness.records.published import pack
 from harness.records.sharing import Reservations
 from harness.registry import Registry
 from reports.core import source
@@ -487,8 +487,9 @@ def test_runs_of_another_file_or_of_another_torch_are_not_taken(
     went_on: tuple[Path, str, dict[str, Any]],
 ) -> None:
     folder = went_on[0] / "results"
-    options = replace(CompareOptions(), plan=went_on[0] / "asked.toml", journal=folder)
-    options, plan = declare.planned(options)
+    options, plan = declare.planned(CompareOptions(plan=went_on[0] / "asked.toml"))
+    # What is published is packed, and gone on from like any other.
+    found = journal.read(pack(folder, went_on[0] / "packed").with_name("packed"))
     registry = Registry()
     (toy,) = declare.read_tasks(options.tasks)
     models = declare.read_models(options, registry)
@@ -497,7 +498,7 @@ def test_runs_of_another_file_or_of_another_torch_are_not_taken(
 
     def taken(plan: Mapping[str, Any], **more: Any) -> int:
         around = Surroundings(registry, {**known, **more})
-        return len(trained_elsewhere(folder, plan, toy, sides, range(3), around))
+        return len(trained_elsewhere(found, plan, toy, sides, range(3), around))
 
     assert taken(plan) == 3
     assert taken(plan, model="other") == 1  # the others are its own
