@@ -16,7 +16,7 @@ from reports.core.recipes import trained_by
 from reports.core.tables import Cell
 from reports.pages.size.accuracy import verdict_cell
 
-WORDS = (0, 1, 2, 6)
+WORDS = (0, 1, 2)
 NONE = "There is no comparison here: attnbench compare mtsa multi_head makes one."
 
 
@@ -56,10 +56,9 @@ class Experiments(SourcePage):
                     one["verdict"] + one["missing"],
                     notes=tuple(filter(None, [one["not counted"], one["difference"]])),
                 ),
-                **{name: one[name] for name in ("trained by", "replicates")},
-                "hours": one["hours"],
+                "trained by": Cell.of(one["trained by"], notes=(one["device"],) if several else ()),
+                **{name: one[name] for name in ("replicates", "hours")},
                 "warnings": Cell.of(str(len(one["warnings"])), hint="; ".join(one["warnings"])),
-                **({"device": one["device"]} if several else {}),
             }
             for one in rows
         ]
