@@ -41,7 +41,7 @@ from harness.experiments.queue import finished
 from harness.experiments.replicates import counted, counted_each, unit_of, units_of
 from harness.json_file import write_json
 from harness.options.train import CompareOptions
-from harness.records import journal, predictions
+from harness.records import journal, predictions, schema
 from harness.records.sharing import at_work
 from harness.registry import Registry
 from harness.train.task import gathered
@@ -79,7 +79,9 @@ def run_compare(options: CompareOptions) -> int:
     todo, known = list(family.runs()), finished(folder)
     missing = [run for run in todo if run.key not in known]
     workers = workers_for(options.jobs, around.fingerprint)
-    say(out, _announcement(family, around, len(todo), len(missing), workers, folder))
+    here = schema.digest(dict(around.fingerprint))
+    there = sum(run.key in known and known[run.key]["fingerprint"] != here for run in todo)
+    say(out, _announcement(family, around, len(todo), len(missing), there, workers, folder))
     if missing and options.all is None:  # what can't be built is no design: not written down
         refuse_unbuildable(family, places)
     record = family.record
@@ -99,7 +101,13 @@ def run_compare(options: CompareOptions) -> int:
 
 
 def _announcement(
-    family: Family, around: Surroundings, runs: int, missing: int, workers: int, folder: Path
+    family: Family,
+    around: Surroundings,
+    runs: int,
+    missing: int,
+    elsewhere: int,
+    workers: int,
+    folder: Path,
 ) -> str:
     f = around.fingerprint
     count = len(family.designs)
@@ -109,6 +117,8 @@ def _announcement(
         for name in gathered(family.tasks)
     ]
     have = f", {runs - missing} of them already there" if missing < runs else ""
+    if elsewhere:
+        have += f" ({elsewhere} from another machine)"
     return (
         f"{f['model']} ({f['device']}), torch {f['torch']}: {several}{', '.join(family.models)} "
         f"against {family.baseline} on {'; '.join(of_tasks)}; {runs} runs{have}, "

@@ -18,9 +18,11 @@ from harness.experiments.overall import Overall, overall, tied_on
 from harness.experiments.preregistration import (
     Order,
     designs,
+    file_of,
     judged_elsewhere,
     left_out,
     run_keys,
+    undeclared,
 )
 from harness.experiments.replicates import (
     EXPLORATORY,
@@ -296,10 +298,9 @@ def _judged(
     first, second = design["models"]
     flaws = tuple(dict.fromkeys(flaw.short for flaw in flaws_of(design, found.pairs)))
     runs = tuple(r for pair in found.pairs for r in pair if r is not None)
-    plan = design.get("plan")
-    exploratory = any(
-        order.before(run, design) or (plan and run.get("plan") != plan["sha256"]) for run in runs
-    )
+    file = file_of(design)
+    strangers = file is not None and any(run.get("plan") != file for run in runs)
+    exploratory = strangers or bool(undeclared(design, runs, records, order))
     alone = () if design.get("family") else judged_elsewhere(design, records)
     title = f"{first} and {second} on {design['task']}"
     return Comparison(

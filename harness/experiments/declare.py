@@ -30,6 +30,7 @@ from harness.experiments.buildable import NotBuildable, match_parameters, not_bu
 from harness.experiments.conclusion import Conclusion
 from harness.experiments.design import Family, Surroundings, make_design, surroundings
 from harness.experiments.model import Model, meaning, parse_model, recipes_of
+from harness.experiments.queue import trained_elsewhere
 from harness.experiments.replicates import SHARE, unit_of
 from harness.experiments.sweep import read_toml, seeds_of
 from harness.experiments.warnings import VOIDS
@@ -264,6 +265,9 @@ def declare(
 ) -> Family:
     """Each model against the last one, on each task; as a design file says, if there is one.
 
+    Such a file goes on where another machine stopped: what the journal has of it from there,
+    replicate by replicate, is not trained again.
+
     Raises
     ------
     UsageError
@@ -276,16 +280,22 @@ def declare(
         recipes = recipes_of(task, models, options.changes)
         if options.match == "parameters":
             recipes = match_parameters(models, task, recipes, around)
+        if seeds is None:
+            seeds = tuple(range(FOLD_SEEDS if task.folds else SEEDS))
+        sides, elsewhere = list(zip(models, recipes, strict=True)), {}
+        if plan is not None:
+            elsewhere = trained_elsewhere(options.journal, plan, task, sides, seeds, around)
         designs += [
             make_design(
                 [model, baseline],
                 task,
                 [recipe, recipes[-1]],
-                range(FOLD_SEEDS if task.folds else SEEDS) if seeds is None else seeds,
+                seeds,
                 around,
                 margins[task.name],
                 options.match,
                 not options.unpaired,
+                elsewhere,
             )
             for model, recipe in zip(others, recipes, strict=False)
         ]

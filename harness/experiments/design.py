@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from harness.errors import UsageError
 from harness.experiments.model import Model, meaning, one_sided
-from harness.experiments.replicates import replicates, units_of
+from harness.experiments.replicates import Replicate, replicates, units_of
 from harness.options.groups import Training
 from harness.records import schema
 from harness.registry import Registry, code_hash, module_hash
@@ -239,6 +240,7 @@ def make_design(
     margin: float | None = None,
     match: str = "none",
     paired: bool = True,
+    elsewhere: Mapping[Replicate, Surroundings] = MappingProxyType({}),
 ) -> Design:
     """Declare a comparison.
 
@@ -251,6 +253,8 @@ def make_design(
         Differences smaller than this do not matter (in units of the metric).
     match : {"none", "parameters"}
         Whether the larger model was narrowed to the other's number of parameters.
+    elsewhere : mapping
+        Replicates that another machine has trained: their runs are those made there.
 
     Raises
     ------
@@ -270,10 +274,11 @@ def make_design(
     check_pairing(task, paired)
     runs = tuple(
         (
-            make_run(first, task, recipes[0], one.seed, around, one.fold),
-            make_run(second, task, recipes[1], one.seed, around, one.fold),
+            make_run(first, task, recipes[0], one.seed, place, one.fold),
+            make_run(second, task, recipes[1], one.seed, place, one.fold),
         )
         for one in replicates(seeds, task.folds)
+        for place in [elsewhere.get(one, around)]
     )
     keys = [[run.key for run in pair] for pair in runs]
     # Designs of one question differ in seeds, margin and the order of the models at most.

@@ -46,6 +46,12 @@ def run_keys(record: Record) -> set[str]:
     return found
 
 
+def file_of(record: Record) -> str | None:
+    """SHA-256 of the design file that declares what a record asks for; None if none does."""
+    plan = record.get("plan")
+    return plan["sha256"] if plan else None
+
+
 class _Place(NamedTuple):
     session: str
     line: int
@@ -187,6 +193,25 @@ def looked(design: Record, records: Sequence[Record], order: Order) -> list[str]
     return out
 
 
+def undeclared(
+    design: Record, runs: Sequence[Record], records: Sequence[Record], order: Order
+) -> list[Record]:
+    """Runs of a design that are older than it, and than what its file declared before.
+
+    A design file that goes on on another machine is declared there once more.
+    """
+    file, older = file_of(design), [r for r in runs if order.before(r, design)]
+    if file is None or not older:
+        return older
+    declared = [r for r in records if r["kind"] in ("design", "family") and file_of(r) == file]
+    asked = [(r, run_keys(r)) for r in declared]
+    return [
+        run
+        for run in older
+        if not any(run["key"] in keys and order.before(one, run) for one, keys in asked)
+    ]
+
+
 def _asks(design: Record) -> str:
     """The question, whether its answer is to be of pairs or not."""
     return str(design.get("paired_question") or design["question"])
@@ -208,8 +233,10 @@ def _added(design: Record, runs: Sequence[Record], plans: Plans, order: Order) -
     """What was added to the plan that asked first for runs of a model, after one was finished."""
     for side, model in enumerate(design["models"]):
         mine = {pair[side] for pair in design["runs"]}
-        first = next((found for _, keys in plans if (found := keys & mine)), mine)
-        if first == mine:
+        asking = ((plan, found) for plan, keys in plans if (found := keys & mine))
+        earliest, first = next(asking, (design, mine))
+        # Another machine's declaration of this file asked for the same runs, by other keys.
+        if first == mine or (file_of(earliest) == file_of(design) is not None):
             continue
         later = next((plan for plan, keys in plans if keys & mine - first), design)
         if any(r["key"] in first and order.before(r, later) for r in runs):

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
 from harness.errors import UsageError
 from harness.experiments.costs import Durations, wall_seconds
-from harness.experiments.design import Run
+from harness.experiments.design import Run, Surroundings, make_run
 from harness.experiments.executors import Executor, Job, Standing
+from harness.experiments.model import Model
+from harness.experiments.replicates import Replicate, replicates
 from harness.isolate import USAGE, Outcome
 from harness.records import journal, predictions, schema
 from harness.records.journal import Follower
 from harness.records.sharing import Reservations
+from harness.train.recipe import Recipe
+from harness.train.task import Task
 
 SETTLED = ("ok", "diverged", "unsupported")
 """Statuses that are results. A crash is tried again by the next command, and so is oom: how much
@@ -130,6 +134,59 @@ def finished(
     if tell is not None:
         tell(found.warnings)
     return {r["key"]: r for r in found.records if r["kind"] == "run" and r["status"] in SETTLED}
+
+
+def trained_elsewhere(
+    folder: Path,
+    plan: Mapping[str, Any],
+    task: Task,
+    sides: Sequence[tuple[Model, Recipe]],
+    seeds: Sequence[int],
+    around: Surroundings,
+) -> dict[Replicate, Surroundings]:
+    """Replicates of a design file that another machine has trained whole, all models of them.
+
+    The machine must have the same kind of device and the same torch; the runs are of this code and
+    of these data, as their keys show. What this machine has trained itself is not among them.
+
+    Parameters
+    ----------
+    folder : Path
+        The journal.
+    plan : mapping
+        What records tell of the design file: a run that names another file is none of it.
+    sides : sequence of (Model, Recipe)
+        Every model of the task, so that a replicate is never of two machines.
+
+    Returns
+    -------
+    dict
+        By replicate what was around there.
+    """
+    if not journal.exists(folder):
+        return {}
+    found = journal.read(folder)
+    done = {
+        r["key"]
+        for r in found.records
+        if r["kind"] == "run" and r["status"] in SETTLED and r.get("plan") == plan["sha256"]
+    }
+    here = dict(around.fingerprint)
+    prints = [here, *(dict(first.get("fingerprint") or {}) for first in found.sessions.values())]
+    places = [
+        replace(around, fingerprint=one)
+        for at, one in enumerate(prints)
+        if one not in prints[:at] and all(one.get(n) == here.get(n) for n in ("device", "torch"))
+    ]
+    out: dict[Replicate, Surroundings] = {}
+    for one in replicates(seeds, task.folds):
+        for place in places:
+            runs = (make_run(m, task, r, one.seed, place, one.fold) for m, r in sides)
+            if all(run.key in done for run in runs):
+                if place is not places[0]:
+                    out[one] = place
+                break
+    return out
 
 
 def checkpoint_of(folder: Path, run: Run) -> Path:

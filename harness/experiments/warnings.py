@@ -86,6 +86,7 @@ def warnings_of(
         *_split(design),
         *_corpus(design, pairs),
         *_plan(design, pairs),
+        *_machines(pairs),
         *looked(design, records, order),
     )
     return tuple(dict.fromkeys(told))
@@ -345,6 +346,19 @@ def _plan(design: Record, pairs: Sequence[Pair]) -> list[str]:
     if others:
         out.append(f"{others} runs were not trained under {plan['file']}, as it is")
     return out
+
+
+def _machines(pairs: Sequence[Pair]) -> list[str]:
+    """What pairs of several machines took is of no single one: see `trained_elsewhere`."""
+    where = [{r.get("fingerprint") for r in pair if r is not None} for pair in pairs]
+    counts = Counter(one for machines in where for one in machines)
+    if len(counts) < 2:
+        return []
+    each = [str(count) for count in counts.values()]
+    told = f"{', '.join(each[:-1])} and {each[-1]} pairs were trained on {len(each)} machines"
+    if torn := sum(len(machines) > 1 for machines in where):
+        told += f", {torn} of them on more than one"
+    return [f"{told}: seconds are medians over all of them"]
 
 
 def over_budget(plan: Record | None, runs: Iterable[Record]) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from harness.errors import UsageError
 from harness.experiments.conclusion import Conclusion, conclusions
+from harness.experiments.preregistration import file_of, run_keys
 from harness.records import journal, schema
 from harness.records import published as packs
 from harness.records.predictions import Predictions, read
@@ -196,6 +197,8 @@ def _devices(
             key = own.get(record["session"])
             if key is not None:
                 records.setdefault(key, []).append(record)
+    for start, end in _gone_on(records):
+        sessions[end] += [s for s in sessions[start] if s not in sessions[end]]
     devices = [
         DeviceRecords(
             key,
@@ -210,6 +213,35 @@ def _devices(
     titles = [d.title for d in devices]
     devices = [replace(d, has_twin=titles.count(d.title) > 1) for d in devices]
     return sorted(devices, key=lambda d: d.newest, reverse=True), warnings
+
+
+def _gone_on(records: Mapping[str, list[Mapping[str, Any]]]) -> list[tuple[str, str]]:
+    """Bring what a design file has on several machines to the one where it was declared last.
+
+    Its verdict needs all of its runs. They are changed in place; returned is from where to where
+    something was brought.
+    """
+
+    def declared(some: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        return [r for r in some if r["kind"] in ("design", "family") and file_of(r) is not None]
+
+    every = [(r, device) for device, some in records.items() for r in declared(some)]
+    moves = []
+    for record, device in sorted(every, key=lambda one: str(one[0].get("at"))):
+        wanted = run_keys(record)
+        for other, some in records.items():
+            if other == device or not any(r["kind"] == "run" and r["key"] in wanted for r in some):
+                continue
+            before = [r for r in declared(some) if file_of(r) == file_of(record)]
+            its = wanted.union(*map(run_keys, before), (r["key"] for r in before))
+            parts: tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]] = [], []
+            for r in some:
+                about = (r.get("key"), r.get("design"), r.get("run"))
+                parts[any(one in its for one in about)].append(r)
+            some[:] = parts[False]
+            records[device].extend(parts[True])
+            moves.append((other, device))
+    return moves
 
 
 @lru_cache(maxsize=4)

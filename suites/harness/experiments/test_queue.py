@@ -8,28 +8,38 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
+from harness.cli import compare
 from harness.errors import UsageError
+from harness.experiments import declare
 from harness.experiments.costs import Durations, wall_seconds
-from harness.experiments.design import Run
+from harness.experiments.design import Run, Surroundings
 from harness.experiments.executors import Job, local
 from harness.experiments.executors import ray as ray_executor
 from harness.experiments.executors.local import LocalExecutor, gpu_slots
 from harness.experiments.executors.ray import KIND, RayExecutor, without_far_checkpoint
+from harness.experiments.model import recipes_of
 from harness.experiments.queue import (
     SessionProgress,
     checkpoint_of,
     finished,
+    trained_elsewhere,
 )
-from harness.measure import gpu
+from harness.measure import device, gpu
+from harness.options.train import CompareOptions
 from harness.records import journal, schema
 from harness.records.journal import Follower
 from harness.records.sharing import Reservations
-from suites.support.command_line import environment
+from harness.registry import Registry
+from reports.core import source
+from suites.support.command_line import environment, here
 from suites.support.fake_training import FINGERPRINT, begun, do_locally, fake_run
 from suites.support.made_up_records import RESULT, unsealed
 
@@ -399,3 +409,98 @@ def test_a_busy_cluster_is_waited_for(
 
     with pytest.raises(KeyboardInterrupt):
         next(executor.run(jobs(), on_tick))
+
+
+PLAN = """
+question = "Is it better?"
+models = ["mtsa"]
+baseline = "multi_head"
+tasks = ["mirrored_summation[length=4,width=4,k=2,train=200,test=100]"]
+seeds = 3
+recipe = ["epochs=2", "width=8", "heads=2", "hidden=4"]
+family = "this one"
+stopping = "all pairs"
+hours = 1
+"""
+
+
+def on_machine(name: str, folder: Path, plan: str = "asked.toml") -> tuple[str, dict[str, Any]]:
+    """What comparing by a design file says on a machine of that name, and concludes."""
+    known = {**device.device_fingerprint("cpu"), "model": name}
+    with (
+        mock.patch.object(declare, "device_fingerprint", return_value=known),
+        mock.patch.object(compare, "verified_or_refused"),  # tried elsewhere
+    ):
+        done = here(f"compare --plan {plan} --device cpu --json out.json", cwd=folder)
+    return done.stdout, json.loads((folder / "out.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def went_on(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, dict[str, Any]]:
+    """A design file of three pairs: one machine was lost after the first, another did the rest."""
+    folder = tmp_path_factory.mktemp("went_on")
+    (folder / "asked.toml").write_text(PLAN)
+    on_machine("lost", folder)
+    for path in (folder / "results").glob("*.jsonl"):
+        lines = path.read_text().splitlines(keepends=True)
+        if '"kind":"verdict"' in lines[-1]:
+            path.unlink()
+        elif any('"kind":"run"' in line for line in lines):
+            # The session, the design, and a pair and a half.
+            path.write_text("".join(lines[:5]))
+    assert len(written(folder / "results")) == 3
+    return folder, *on_machine("other", folder)
+
+
+def test_a_design_file_goes_on_on_another_machine_pair_by_pair(
+    went_on: tuple[Path, str, dict[str, Any]],
+) -> None:
+    folder, said, found = went_on
+    assert "6 runs, 2 of them already there (2 from another machine)" in said
+    # The half pair is trained again: no pair is of two machines.
+    counts = Counter(r["fingerprint"] for r in written(folder / "results"))
+    assert sorted(counts.values()) == [3, 4]
+    assert (found["finished"], found["pairs"], found["exploratory"]) == (3, 3, False)
+    told = [w for w in found["warnings"] if "machine" in w or "before this design" in w]
+    assert told == [
+        "asked.toml was not committed, as it is, when this was declared: only this machine's clock "
+        "says that it is older than the runs",
+        "1 and 2 pairs were trained on 2 machines: seconds are medians over all of them",
+    ]
+    assert not any("added to a plan" in warning for warning in found["warnings"])
+
+
+def test_what_went_on_is_done_everywhere_and_shown_once(
+    went_on: tuple[Path, str, dict[str, Any]],
+) -> None:
+    folder, _, found = went_on
+    for machine in ("other", "a third", "lost"):
+        said, again = on_machine(machine, folder)
+        assert "6 runs, 6 of them already there" in said
+        assert again["values"] == found["values"]
+    assert len(written(folder / "results")) == 7
+    shown = [one for d in source.find(str(folder / "results")).devices for one in d.conclusions]
+    assert [(c.complete, c.comparisons[0].exploratory) for c in shown] == [(True, False)]
+
+
+def test_runs_of_another_file_or_of_another_torch_are_not_taken(
+    went_on: tuple[Path, str, dict[str, Any]],
+) -> None:
+    folder = went_on[0] / "results"
+    options = replace(CompareOptions(), plan=went_on[0] / "asked.toml", journal=folder)
+    options, plan = declare.planned(options)
+    registry = Registry()
+    (toy,) = declare.read_tasks(options.tasks)
+    models = declare.read_models(options, registry)
+    sides = list(zip(models, recipes_of(toy, models, options.changes), strict=True))
+    known = device.device_fingerprint("cpu")
+
+    def taken(plan: Mapping[str, Any], **more: Any) -> int:
+        around = Surroundings(registry, {**known, **more})
+        return len(trained_elsewhere(folder, plan, toy, sides, range(3), around))
+
+    assert taken(plan) == 3
+    assert taken(plan, model="other") == 1  # the others are its own
+    assert taken(plan, torch="1.0") == 0
+    assert taken(plan, device="cuda") == 0
+    assert taken({**plan, "sha256": "another"}) == 0
