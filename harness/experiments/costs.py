@@ -214,7 +214,7 @@ def workload(runs: Iterable[Mapping[str, Any]]) -> str:
 
     Medians over the runs of all models: batches are alike for them, where the recipe is.
     """
-    said, runs = [], list(runs)
+    said, runs = [], list({r["key"]: r for r in runs}.values())
     if padded := [r["padding"] for r in runs if r.get("padding") is not None]:
         said.append(f"{statistics.median(padded):.1%} of the positions in batches are padding")
     epochs = [

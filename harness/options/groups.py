@@ -156,13 +156,14 @@ class Training(Where, Given):
     @property
     def changes(self) -> tuple[str, ...]:
         """What of the recipe is changed, ``--choose`` and ``--tiny`` with the rest."""
-        few = (f"epochs={TINY_EPOCHS}",) if self.tiny else ()
+        own = any(text.rpartition(":")[2].startswith("epochs=") for text in self.recipe)
+        few = (f"epochs={TINY_EPOCHS}",) if self.tiny and not own else ()
         chosen = () if self.choose is None else (f"choose={self.choose}",)
-        return (*few, *self.recipe, *chosen)
+        return (*self.recipe, *few, *chosen)  # a named recipe sets every field
 
     def sized(self, task: str) -> str:
         """A task's name, with ``--tiny`` that of its first examples."""
-        if not self.tiny:
+        if not self.tiny or "rows=" in task:
             return task
         name, _, options = task.removesuffix("]").partition("[")
         return f"{name}[{options}{',' if options else ''}rows={TINY_ROWS}]"

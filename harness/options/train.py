@@ -269,7 +269,7 @@ class SweepOptions(Training, JsonOutput):
                 other = "local" if self.executor == "ray" else "ray"
                 flag = "--" + name.replace("_", "-")
                 raise UsageError(f"{flag} is for --executor {other}; leave it out")
-        crossed = ("models", "tasks", "seeds", "folds", "recipe", "choose", "vectors")
+        crossed = ("models", "tasks", "seeds", "folds", "recipe", "choose", "tiny", "vectors")
         if self.plan is not None:
             for name in crossed:
                 if getattr(self, name):

@@ -185,6 +185,12 @@ def judged(outcome: Outcome) -> dict[str, Any]:
     return {**found, **outcome.value}
 
 
+def _by_chance(record: Mapping[str, Any]) -> bool:
+    """Whether it, or what it ran alone, crashed or had no memory: next time it may not."""
+    told = (record["status"], *(record.get(f"{what}_reason") or "" for what in ALONE))
+    return any(str(one).startswith(("crash", "oom")) for one in told)
+
+
 def beside(
     kind: str,
     wanted: Sequence[tuple[str, str]],
@@ -219,7 +225,7 @@ def beside(
             case = case_name(name, options, dtype, device)
             head = schema.head(kind, case, code_hash(registry.find(name)[0], "verify"), fingerprint)
             record = known.get(head["key"])
-            if record is None or record["status"] == "crash":
+            if record is None or _by_chance(record):
                 what = {"name": name, "dtype": dtype, "options": dict(options), "device": device}
                 told = _told_beside(interpreter, kind, {**what, "given": list(registry.extra)})
                 if writer is None:

@@ -9,6 +9,7 @@ the page of that GPU.
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -157,7 +158,7 @@ def predicted(
 
 def board_of(model: str) -> Board | None:
     """The board of a device's name."""
-    return next((board for board in BOARDS if board.name in model), None)
+    return next((board for board in BOARDS if re.search(rf"\b{board.name}\b", model)), None)
 
 
 def widths(board: Board) -> Sequence[int]:

@@ -23,10 +23,11 @@ def beyond_none(found: Sequence[Against]) -> list[str]:
         sign = 1 if model.higher_is_better else -1
         over.sort(key=lambda pair: sign * pair.difference.difference, reverse=True)
         unit = model.unit.of_differences.strip() or model.metric
+        judged = f" (judged {none.verdict})" if none.verdict else ""
         gains = ", ".join(f"{pair.model.model} {pair.text}" for pair in over)
         said.append(
             f"On {model.task}, {model.model}, which attends to nothing, is itself ahead of "
-            f"{none.other.model}, by {none.text} {unit}: what a model has over "
+            f"{none.other.model}, by {none.text} {unit}{judged}: what a model has over "
             f"{none.other.model} there is not yet due to attention"
             + (f". Over {model.model}: {gains}." if gains else ".")
         )
