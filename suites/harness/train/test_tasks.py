@@ -21,6 +21,7 @@ from harness import registry
 from harness.errors import UsageError
 from harness.experiments.design import Surroundings, make_run
 from harness.experiments.model import Model
+from harness.options.train import SweepOptions, TrainOptions
 from harness.registry import Registry
 from harness.train.batches import gather
 from harness.train.data.corpora import (
@@ -235,6 +236,15 @@ def test_a_tiny_run_of_a_task_shows_that_it_works(folder: Path, tmp_path: Path, 
     assert re.search(
         r"of an epoch \d+% are forward and backward passes, \d+% judging it", done.stdout
     )
+
+
+def test_tiny_holds_beside_a_named_recipe_and_is_no_part_of_a_file() -> None:
+    tiny = TrainOptions(name="mtsa", tiny=True, recipe=("paper",))
+    assert tiny.changes == ("paper", "epochs=2"), "a named recipe sets every field"
+    assert TrainOptions(name="mtsa", tiny=True, recipe=("epochs=3",)).changes == ("epochs=3",)
+    assert [tiny.sized(t) for t in ("trec", "trec[rows=5]")] == ["trec[rows=100]", "trec[rows=5]"]
+    with pytest.raises(UsageError, match="--tiny beside plan"):
+        SweepOptions(plan=Path("plan.toml"), tiny=True)
 
 
 # Folds.
