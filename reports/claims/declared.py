@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.warnings import DECIDED, selecting_everything
@@ -24,13 +25,13 @@ def declared_for(claim: Claim, device: DeviceFrames) -> list[Declared]:
     """The declared comparison that answers a claim, and behind it those of its other names.
 
     Of each pair of names that the claim's sides stand for (the released program's form, and the
-    text's) there is one: one question has one family. First is what was trained alike (the rest
-    decides nothing), declared before its runs rather than exploratory, by a design file rather than
-    by a command, of the names that the claim prefers, by the recipe that the task
-    has for all today, in the largest family. Empty if none is finished.
+    text's) there is one: one question has one family. First is what has enough runs to conclude
+    from and was trained alike (the rest decides nothing), declared before its runs rather than
+    exploratory, by a design file rather than by a command, of the names that the claim prefers, by
+    the recipe that the task has for all today, in the largest family. Empty if none is finished.
     """
     p = claim.parameters
-    found: dict[tuple[int, int], tuple[tuple[bool, bool, bool, int, bool, int, str], Declared]] = {}
+    found: dict[tuple[int, int], tuple[tuple[Any, ...], Declared]] = {}
     for family in device.conclusions:
         planned, at = family.record.get("plan") is not None, str(family.record.get("at"))
         for c in family.comparisons:
@@ -39,7 +40,9 @@ def declared_for(claim: Claim, device: DeviceFrames) -> list[Declared]:
             common = all(by_common_recipe(r) for r in _finished(c.runs))
             for sign, names in sides_of(claim, c.first, c.second) if c.difference else ():
                 near = -sum(names)
-                rank = (not c.flaws, not c.exploratory, planned, near, common, c.together, at)
+                enough = c.verdict not in UNDECIDABLE
+                declared = (enough, not c.flaws, not c.exploratory, planned)
+                rank = (*declared, near, common, c.together, at)
                 best = found.get(names)
                 if best is None or rank > best[0]:
                     found[names] = (rank, (family, c, sign))
