@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 from harness.experiments.conclusion import Conclusion
@@ -67,15 +67,17 @@ class Experiments(SourcePage):
 
     def rows(self, exploratory: bool | None = None) -> list[dict[str, Any]]:
         """The same as texts by name, all warnings among them."""
-        every = list(self._rows())
-        return [one for one in every if exploratory in (None, one["exploratory"])]
+        return [one for one in self._every if exploratory in (None, one["exploratory"])]
 
-    def _rows(self) -> Iterator[dict[str, Any]]:
+    @cached_property
+    def _every(self) -> list[dict[str, Any]]:
+        """Of every device; asked for by each piece of the page."""
         find_page = page_of(self.source)
-        for device in self.source.devices:
-            for one in device.conclusions:
-                page = find_page("comparison", one.key)
-                yield _row(one) | {"device": device.title, "page": page}
+        return [
+            _row(one) | {"device": device.title, "page": find_page("comparison", one.key)}
+            for device in self.source.devices
+            for one in device.conclusions
+        ]
 
 
 begin = Experiments.begin
