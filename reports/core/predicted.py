@@ -22,6 +22,7 @@ import reference_impls
 from harness.records.ratios import time_frame
 from reports.core.source import DeviceRecords
 from reports.core.tables import markdown, under
+from reports.core.words import time_text
 
 COUNTS = Path(reference_impls.__file__).parent / "kernels" / "triton" / "counts.toml"
 Phase = Literal["forward", "training"]
@@ -214,10 +215,10 @@ class Beside:
         """Predicted, with what it is over FlashAttention and its largest part; measured."""
         over = ", ".join(f"{ratio:.2f}x" for ratio in self.over_flash)
         seconds, there = self.predicted.seconds, self.measured
-        said = f"{1e3 * seconds:.3g} ms ({over}; {self.predicted.bound})"
+        said = f"{time_text(seconds)} ({over}; {self.predicted.bound})"
         if there is None:
             return said, ""
-        return said, f"{1e3 * there:.3g} ms ({there / seconds:.2f}x of predicted)"
+        return said, f"{time_text(there)} ({there / seconds:.2f}x of predicted)"
 
 
 def beside(devices: Iterable[DeviceRecords], boards: Sequence[Board] = BOARDS) -> list[Beside]:
@@ -304,6 +305,6 @@ def sentence() -> str:
         missed = missed and over[0] > goal
     where = ": where that is installed, and as fast as its paper says, every goal is missed"
     return (
-        f"Predicted from {LONG:,} tokens on, board and width of heads: {'. '.join(said)}. Over "
+        f"Predicted from {LONG:,} tokens on, board and width of heads: {'; '.join(said)}. Over "
         f"FlashAttention 3 ({boards}) it takes {', '.join(third)}{where * missed}."
     )

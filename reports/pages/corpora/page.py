@@ -144,12 +144,13 @@ class Corpora(DevicePage):
                 shown = Best(text) if one and one is best.get(task.name) else text
                 row[tables.head(task, task.trained)] = shown
             rows.append(row)
+        family = f", Holm over the {len(self.corpora)} tasks" if len(self.corpora) > 1 else ""
         return together(
             self.place.table("table", tables.numbers(self.corpora), rows),
             remark(
                 "Mean over seeds or folds, standard deviation in parentheses. Bold: the highest "
-                "mean, where its difference to the runner-up is significant (paired, Holm over the "
-                f"{len(self.corpora)} tasks) and counted. Which seeds and folds: the CSV."
+                f"mean, where its difference to the runner-up is significant (paired{family}) and "
+                "counted. Which seeds and folds: the CSV."
             ),
             says([f"On {t.name} {whole}." for t in self.corpora for whole in t.selecting]),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from harness.experiments.tables import DETECTABLE, NEEDED
 from harness.experiments.warnings import NOT_COUNTED
 from reports.core.tables import Cell
 from reports.core.trained import Against, TaskRuns
+from reports.core.words import known, number_text
 
 APART = ("better", "worse")
 
@@ -56,6 +58,7 @@ def differences(
     flat, rows = [], []
     for one in found:
         d, open_ = one.difference, None
+        adjusted = math.nan if math.isnan(d.p) else one.adjusted_p  # one pair has no p
         if one.verdict == "undecided":
             open_ = sought(d, margins.get(one.model.task), len(found))
         rows.append(
@@ -63,10 +66,10 @@ def differences(
                 "": f"{', '.join([one.model.task, *one.trained])}: {one.model.model} − "
                 f"{one.other.model}",
                 "difference [95 %]": one.text,
-                "p": f"{d.p:.2g}",
-                "p (Holm)": f"{one.adjusted_p:.2g}",
+                "p": number_text(d.p, ".2g"),
+                "p (Holm)": number_text(adjusted, ".2g"),
                 "over": one.counted,
-                DETECTABLE: one.model.unit.number(d.detectable_among(len(found))),
+                DETECTABLE: known(d.detectable_among(len(found)), one.model.unit.number),
                 NEEDED: "" if open_ is None else open_.count,
                 "verdict": Cell.of(
                     one.verdict,
