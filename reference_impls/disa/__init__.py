@@ -33,6 +33,13 @@ def _chunked_operations(s: Size) -> float:
     return _counted(s, sum(cutting.pairs(shape, lo, hi, item_bytes, budget) for lo, hi in bounds))
 
 
+def _fused_operations(s: Size) -> float:
+    """Of the pairs that a query may attend to on a CPU, elsewhere those of the chunks."""
+    if s.device != "cpu":
+        return _chunked_operations(s)
+    return _counted(s, s.batch * s.length * (s.length - 1))
+
+
 def _counted(s: Size, pairs: int) -> float:
     """With the pairs that both blocks compute."""
     d = s.d_out // 2
@@ -109,6 +116,11 @@ MECHANISMS = (
                     "forced": {"small chunks": {"reference_impls.disa.chunked:CHUNK_BYTES": 2**15}},
                 },
             ),
+            fused=(
+                "fused:FusedDisa",
+                "a kernel in C++ on a CPU, elsewhere in chunks: linear memory",
+                {"operations": _fused_operations, "long": 600},
+            ),
         ),
         options={"direction": "both", "activation": "elu", "tanh_scale": 5.0},
         variants={
@@ -122,7 +134,7 @@ MECHANISMS = (
         },
         score_weights=scored_by(),
         score_options=WIDE,
-        default="chunked",
+        default="fused",
         parameters=parameters,
         operations=operations,
         transient_bytes=transient_bytes,

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from reference_impls.checks import core_dtype, host_can_decide, refuse_rows
+from reference_impls.checks import core_dtype, refuse_rows
 from reference_impls.disa.cutting import CHUNK_BYTES, WHOLE_BYTES, Chunk, chunks
 from reference_impls.disa.modules import LARGEST_SAFE_SCALE, DisaLayer, Pairs
 from reference_impls.masks import HeadMask, allowed
@@ -51,11 +51,10 @@ class ChunkedSums(torch.autograd.Function):
         h, keys, queries, mask, a, denominator = ctx.saved_tensors
         direction, c, budget = ctx.options
         share = g / denominator
-        pairs = Sigmoids(keys, queries)
         g_h, g_keys, g_queries = (torch.zeros_like(h) for _ in range(3))
         for at in chunks(h.shape, direction.lo, direction.hi, h.element_size(), budget):
             here, there = (at.samples, at.queries), (at.samples, at.keys)
-            u = pairs.of(at)  # [S, C, L, d]
+            u = _sigmoids(keys, queries, at)
             w = _weights(u.clone(), direction, mask, at, c).mul_(share[here][:, :, None])
             g_h[there] += w.sum(1)
             w.mul_(h[there][:, None] - a[here][:, :, None])
@@ -76,9 +75,8 @@ def sums(
 ) -> tuple[Tensor, Tensor]:
     """Attended values, and their denominators, 1 where there is no key; chunk by chunk."""
     numerator, denominator = torch.zeros_like(h), torch.zeros_like(h)
-    pairs = Sigmoids(keys, queries)
     for at in chunks(h.shape, direction.lo, direction.hi, h.element_size(), budget):
-        e = _weights(pairs.of(at), direction, mask, at, c)
+        e = _weights(_sigmoids(keys, queries, at), direction, mask, at, c)
         denominator[at.samples, at.queries] = e.sum(2)
         numerator[at.samples, at.queries] = e.mul_(h[at.samples, None, at.keys]).sum(2)
     # No weight of an allowed key is 0: exp(-2c), or 1 beside the highest.
@@ -86,37 +84,10 @@ def sums(
     return numerator.div_(denominator), denominator
 
 
-SEPARABLE = 40.0
-"""Up to this e^keys e^queries is as exact as e^(keys + queries): no factor or product overflows."""
-
-
-class Sigmoids:
-    """u = 1 / (1 + e^(keys_j + queries_i)) of pairs, a chunk at a time.
-
-    The exponential of a sum is a product: of tokens it is taken once, of pairs it would be taken N
-    times. Where tokens are beyond `SEPARABLE`, or nothing may look at them, it is that of the sum.
-    """
-
-    def __init__(self, keys: Tensor, queries: Tensor) -> None:
-        on_host = keys.device.type == "cpu" and host_can_decide(keys)
-        self.separate = on_host and all(_within(t, SEPARABLE) for t in (keys, queries))
-        self._keys, self._queries = (
-            (keys.exp(), queries.exp()) if self.separate else (keys, queries)
-        )
-
-    def of(self, at: Chunk) -> Tensor:
-        """Those of a chunk, [S, C, L, d]."""
-        keys = self._keys[at.samples, None, at.keys]
-        queries = self._queries[at.samples, at.queries][:, :, None]
-        exponentials = keys * queries if self.separate else (keys + queries).exp_()
-        return exponentials.add_(1).reciprocal_()
-
-
-def _within(t: Tensor, limit: float) -> bool:
-    if not t.numel():
-        return True
-    low, high = t.aminmax()
-    return -limit <= float(low) and float(high) <= limit
+def _sigmoids(keys: Tensor, queries: Tensor, at: Chunk) -> Tensor:
+    """Of a chunk's pairs u = 1 / (1 + e^(keys_j + queries_i)), [S, C, L, d]."""
+    sums = keys[at.samples, None, at.keys] + queries[at.samples, at.queries][:, :, None]
+    return sums.exp_().add_(1).reciprocal_()
 
 
 def _weights(u: Tensor, direction: HeadMask, mask: Tensor | None, at: Chunk, c: float) -> Tensor:

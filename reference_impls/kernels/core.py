@@ -180,7 +180,9 @@ _failed: list[str] = []
 def tell_failure() -> None:
     """Warn, once a process, where a build that failed makes the choice a slower one."""
     while _failed:
-        warnings.warn(f"fused_tiled runs in place of fused_native: {_failed.pop()}", stacklevel=2)
+        warnings.warn(
+            f"slower code runs in place of the native kernels: {_failed.pop()}", stacklevel=2
+        )
 
 
 @constant

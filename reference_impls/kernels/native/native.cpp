@@ -1,8 +1,9 @@
-// The two calls that Python makes, by address: no exception may leave them.
+// The calls that Python makes, by address: no exception may leave them.
 
 #include <cstdio>
 #include <exception>
 
+#include "directed.h"
 #include "products.h"
 
 namespace attnbench {
@@ -12,6 +13,11 @@ void forward(const Problem& p);
 template <class T>
 void backward(const Problem& p);
 
+template <class C>
+void directed(const Directed& p);
+
+extern template void directed<double>(const Directed&);
+extern template void directed<float>(const Directed&);
 extern template void forward<Double>(const Problem&);
 extern template void forward<Single>(const Problem&);
 extern template void forward<Halves>(const Problem&);
@@ -62,8 +68,18 @@ extern "C" int attnbench_backward(const Problem* p, char* message, int64_t room)
   });
 }
 
-// Bytes of a Problem: the two sides must agree.
+extern "C" int attnbench_directed(const Directed* p, char* message, int64_t room) {
+  return guarded(message, room, [&] {
+    if (p->h.kind == F64)
+      directed<double>(*p);
+    else
+      directed<float>(*p);
+  });
+}
+
+// Bytes of what is handed over: the two sides must agree.
 extern "C" int64_t attnbench_problem_bytes() { return int64_t(sizeof(Problem)); }
+extern "C" int64_t attnbench_directed_bytes() { return int64_t(sizeof(Directed)); }
 
 // Whether products of bfloat16 take B in pairs here: not everywhere, and it depends on settings of
 // oneDNN. Asked of the product itself, with numbers that are exact.

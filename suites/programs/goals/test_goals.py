@@ -65,7 +65,7 @@ def test_small_inputs_have_one_bound_whatever_the_mechanism() -> None:
     bounds = {(goal.measured, goal.phase): goal.at_most for goal in of_row(9)}
     assert bounds == {
         (name, phase): most
-        for name in ("mtsa.fused", "disa.chunked")
+        for name in ("mtsa.fused", "disa.fused")
         for phase, most in (("forward", 1.2), ("training", 1.35))
     }
 

@@ -51,7 +51,7 @@ SPENDING = (
 TUNED = (64, 80, 128)
 """Widths of heads whose tiles are tried, a part each: the compiler needs minutes for every one."""
 TILES = "tiles.json"
-LONGEST = ("mtsa.fused@8", "multi_head.sdpa@8", "disa.chunked", "multi_cnn.conv")
+LONGEST = ("mtsa.fused@8", "multi_head.sdpa@8", "disa.fused", "multi_cnn.conv")
 
 
 @dataclass(frozen=True)

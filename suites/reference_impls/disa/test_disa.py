@@ -1,7 +1,8 @@
-"""DiSA: attention in chunks, and at any scale of its tanh."""
+"""DiSA: attention in chunks and by its kernel, and at any scale of its tanh."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -12,9 +13,11 @@ import reference_impls.disa.chunked as chunked
 from harness.case import parse as parse_case
 from harness.measure.ceilings import work_of
 from harness.registry import builtins
-from reference_impls.disa.chunked import ChunkedDisa, Sigmoids
+from reference_impls.disa.chunked import ChunkedDisa, sums
 from reference_impls.disa.cutting import chunks
+from reference_impls.disa.fused import FusedDisa
 from reference_impls.disa.modules import BroadcastDisa, DisaLayer, PlainDisa
+from reference_impls.kernels import core
 from reference_impls.mechanism import Size
 from suites.support.batches import (
     D_IN,
@@ -25,19 +28,21 @@ from suites.support.batches import (
     error,
     run,
 )
+from suites.support.parameters import has_compiler
 
 
 @pytest.mark.parametrize("scale", [5.0, 100.0])
 @pytest.mark.parametrize("direction", ["both", "forward", "backward", "diagonal"])
-@pytest.mark.parametrize("budget", [1, 5000])
-def test_disa_in_chunks_of_any_size(
-    budget: int, direction: str, scale: float, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("budget", [1, 5000, None])
+def test_disa_in_chunks_of_any_size_and_in_none(
+    budget: int | None, direction: str, scale: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunked, "CHUNK_BYTES", budget)
+    if budget is not None:
+        monkeypatch.setattr(chunked, "CHUNK_BYTES", budget)
     torch.manual_seed(0)
     options: dict[str, Any] = {"direction": direction, "tanh_scale": scale}
-    module = ChunkedDisa(D_IN, 8, **options).double()
-    plain = PlainDisa(D_IN, 8, **options).double()
+    form, width = (FusedDisa, 42) if budget is None else (ChunkedDisa, 8)
+    module, plain = (of(D_IN, width, **options).double() for of in (form, PlainDisa))
     plain.load_state_dict(module.state_dict())
     for x, mask in (batch((13, 6, 1, 0)), (batch((9, 9))[0], None)):
         assert_same(run(module, 10 * x, mask), run(plain, 10 * x, mask), 1e-11)
@@ -52,30 +57,6 @@ class Reciprocals(TorchDispatchMode):
         if func.overloadpacket is torch.ops.aten.reciprocal_:
             self.count += args[0].numel()
         return func(*args, **(kwargs or {}))
-
-
-@pytest.mark.parametrize("factor", [1.0, 30.0])
-def test_exponentials_of_tokens_make_those_of_pairs(
-    factor: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Up to a limit: with values as high as at the limit nothing overflows in float32."""
-    torch.manual_seed(1)
-    at = next(iter(chunks((2, 9, 7), None, None, 8, 2**20)))
-    low, high = -chunked.SEPARABLE, chunked.SEPARABLE
-    keys, queries = (factor * torch.randn(2, 9, 7, dtype=torch.float64) for _ in range(2))
-    keys, queries = keys.clamp(low, high), queries.clamp(low, high)
-    wanted = 1 / (1 + torch.exp(keys[:, None] + queries[:, :, None]))
-    for dtype, tolerance in ((torch.float64, 1e-13), (torch.float32, 1e-5)):
-        pairs = Sigmoids(keys.to(dtype), queries.to(dtype))
-        assert pairs.separate
-        torch.testing.assert_close(pairs.of(at).double(), wanted, rtol=tolerance, atol=tolerance)
-    beyond = keys.clone()
-    beyond[0, 0, 0] = 1.01 * high
-    assert not Sigmoids(beyond, queries).separate
-    monkeypatch.setattr(chunked, "SEPARABLE", 0.0)
-    sums = Sigmoids(keys, queries)
-    assert not sums.separate
-    torch.testing.assert_close(sums.of(at), wanted, rtol=1e-13, atol=1e-13)
 
 
 @pytest.mark.parametrize("dtype", ["f64", "bf16"])
@@ -107,13 +88,58 @@ def test_disas_chunks_are_counted_as_they_are_cut_on_the_device() -> None:
     assert counts[1] > 0.98 * counts[2]  # a sample is not cut
 
 
-def test_a_chunk_is_all_that_disa_holds() -> None:
+@pytest.mark.parametrize(
+    ("form", "held"),
+    [
+        (ChunkedDisa, chunked.CHUNK_BYTES),
+        pytest.param(
+            FusedDisa,
+            2**18,
+            marks=pytest.mark.skipif(not has_compiler(), reason="needs a C++ compiler"),
+        ),
+    ],
+)
+def test_a_chunk_is_all_that_disa_holds(form: type[DisaLayer], held: int) -> None:
     n, d = 512, 32
-    module = ChunkedDisa(d, 2 * d)
+    module = form(d, 2 * d)
     x = torch.randn(1, n, d, requires_grad=True)
     with LargestTensor() as watch:
         module(x).sum().backward()
-    assert watch.bytes <= chunked.CHUNK_BYTES < 4 * n * n * d / 8
+    assert watch.bytes <= held < 4 * n * n * d / 8
+
+
+def test_without_a_compiler_disa_is_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, (x, mask) = FusedDisa(D_IN, D_OUT).double(), batch((9, 4))
+    in_one, calls = module(x, mask), []
+    monkeypatch.setattr(core, "available", lambda backend: False)
+    monkeypatch.setattr(chunked, "sums", lambda *given: calls.append(1) or sums(*given))
+    with torch.no_grad():
+        torch.testing.assert_close(module(x, mask), in_one)
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize("value", [math.inf, math.nan, 300.0])
+def test_exponentials_of_tokens_that_are_too_large_are_those_of_pairs(value: float) -> None:
+    """A score is c tanh: beyond every exponential it is c, and one token spoils no other's."""
+    module, plain = FusedDisa(D_IN, D_OUT).float(), PlainDisa(D_IN, D_OUT).float()
+    with torch.no_grad():
+        for name, weight in module.named_parameters():
+            if name.endswith("f_b"):
+                weight[0] = value
+    plain.load_state_dict(module.state_dict())
+    x, mask = batch((7, 3))
+    got, wanted = (run(form, x.float(), mask)["output"] for form in (module, plain))
+    torch.testing.assert_close(got, wanted, rtol=2e-5, atol=2e-6, equal_nan=True)
+
+
+@pytest.mark.nightly
+def test_compiled_disa_calls_its_kernel() -> None:
+    torch.compiler.reset()
+    module, (x, mask) = FusedDisa(D_IN, D_OUT), batch((9, 4))
+    wanted = run(module, x.float(), mask)
+    module.compile(fullgraph=True)
+    assert_same(run(module, x.float(), mask), wanted, 1e-5)
+    torch.compiler.reset()
 
 
 @pytest.mark.parametrize(("n", "samples"), [(4, 3), (12, 1), (13, 1), (2, 5)])
@@ -127,7 +153,7 @@ def test_a_chunk_has_as_many_samples_as_its_bytes_allow(n: int, samples: int) ->
     assert max(held) == min(samples, 5) * n * n
 
 
-@pytest.mark.parametrize("form", [BroadcastDisa, ChunkedDisa])
+@pytest.mark.parametrize("form", [BroadcastDisa, ChunkedDisa, FusedDisa])
 @pytest.mark.parametrize("scale", [5.0, 100.0, 400.0])
 def test_disa_is_finite_at_any_tanh_scale(scale: float, form: type[DisaLayer]) -> None:
     # Scores up to +-400: their exponentials exceed float32.

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.measure.run import dispatched
+from reference_impls.disa.fused import DIRECTED
 from reference_impls.kernels.native import (
     attend,
     loader,
@@ -153,6 +154,7 @@ def test_compiled_by_inductor_without_a_break() -> None:
 
 def test_both_sides_agree_how_long_a_problem_is() -> None:
     assert loader.library().attnbench_problem_bytes() == problem.PROBLEM.size
+    assert loader.library().attnbench_directed_bytes() == DIRECTED.size
 
 
 def test_what_it_does_not_do_it_says() -> None:

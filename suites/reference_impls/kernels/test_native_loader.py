@@ -112,7 +112,7 @@ def test_auto_says_once_that_the_build_failed(
             assert core.ran() == "tiled"
     (one,) = told
     text = str(one.message)
-    assert text.startswith("fused_tiled runs in place of fused_native: ")
+    assert text.startswith("slower code runs in place of the native kernels: ")
     assert "build.log" in text
     assert "\n" not in text
 
