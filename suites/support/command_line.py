@@ -51,14 +51,6 @@ class Leaky(Mean):
         return self.map(x + x.mean(1, keepdim=True)).masked_fill(~mask[..., None], 0)
 
 
-class Poisoned(Mean):
-    """Multiplies by the mask: NaN times zero is NaN."""
-
-    def forward(self, x, mask):
-        x = x * mask[..., None]
-        return self.map(x + x.mean(1, keepdim=True) * 0).masked_fill(~mask[..., None], 0)
-
-
 not_a_module = lambda d_in, d_out: 3
 '''
 """A file of a user's own, for ``--with``: one mechanism that is right, and what is none."""
@@ -116,11 +108,13 @@ def _captured(main: Callable[[], int], cwd: Path) -> subprocess.CompletedProcess
     return subprocess.CompletedProcess((), code, out.getvalue(), error.getvalue())
 
 
-def here(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """``attnbench`` with `words` in this process: what it says, without a start of Python."""
+def here(*arguments: str, cwd: Path, code: int | None = None) -> subprocess.CompletedProcess[str]:
+    """``attnbench`` with `words` in this process, which must end with `code` where one is given."""
     from harness import cli
 
-    return _captured(lambda: cli.run(words(arguments)), cwd)
+    done = _captured(lambda: cli.run(words(arguments)), cwd)
+    assert code in (None, done.returncode), done.stdout + done.stderr
+    return done
 
 
 def pytest_here(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -44,8 +44,7 @@ def test_every_mechanism_is_explained(name: str) -> None:
 
 
 def test_explain_prints_equations_configurations_and_differences(tmp_path: Path) -> None:
-    done = here("explain mtsa mtsa_released --json out.json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = here("explain mtsa mtsa_released --json out.json", cwd=tmp_path, code=0)
     for text in (
         "NAACL 2019",
         "eq. 10-11",
@@ -67,8 +66,7 @@ def test_explain_prints_equations_configurations_and_differences(tmp_path: Path)
 
 def test_a_mechanism_of_ones_own_is_explained_as_far_as_it_goes(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("import torch\nMean = torch.nn.Identity\n")
-    done = here("explain Mean --with mine:Mean", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = here("explain Mean --with mine:Mean", cwd=tmp_path, code=0)
     assert "Nothing is written about it" in done.stdout
     assert "Mean.module" in done.stdout
     assert "can't be told" in done.stdout
@@ -90,8 +88,7 @@ class Sums(torch.nn.Module):
 
 def test_what_a_mechanism_of_ones_own_computes_is_told(tmp_path: Path) -> None:
     (tmp_path / "sums.py").write_text(SUMS)
-    done = here("explain Sums --with sums:Sums --json out.json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = here("explain Sums --with sums:Sums --json out.json", cwd=tmp_path, code=0)
     (row,) = json.loads((tmp_path / "out.json").read_text())
     facts = dict(row["facts"])
     assert facts["a row does not depend on later tokens"] == "yes"

@@ -231,8 +231,7 @@ def test_a_mistake_is_told_before_anything_is_done(
     line: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("ATTNBENCH_DATA", raising=False)
-    done = here(line.replace("TASK", TASK), cwd=tmp_path)
-    assert done.returncode == 2
+    done = here(line.replace("TASK", TASK), cwd=tmp_path, code=2)
     assert says.replace("TASK", TASK) in done.stderr
     assert done.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
@@ -293,8 +292,7 @@ def test_what_a_run_reads_is_taken(text: str, model: str, name: str) -> None:
 def test_a_width_of_words_is_taken_where_no_table_gives_one(command: str, tmp_path: Path) -> None:
     # What is refused then is the data directory, which is looked for after the recipe.
     options = "--recipe word_width=7 --vectors none --data nowhere --device cpu"
-    done = here(f"{command} {options}", cwd=tmp_path)
-    assert done.returncode == 2
+    done = here(f"{command} {options}", cwd=tmp_path, code=2)
     assert "nowhere" in done.stderr
     assert "word_width" not in done.stderr
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import subprocess
@@ -95,6 +96,15 @@ def test_a_failed_run_does_not_end_the_others(tmp_path: Path) -> None:
         "diverged": 1,
     }
     assert set(finished(tmp_path / "results")) == {todo[i].key for i in (0, 2, 4)}
+
+
+def test_what_depends_on_the_moment_is_tried_again(tmp_path: Path) -> None:
+    statuses = ("ok", "diverged", "unsupported", "oom", "crash")
+    with journal.Writer(tmp_path, {"fingerprint": {}}) as writer:
+        for status in statuses:
+            run = {"kind": "run", "key": status, "model": "mtsa", "seed": 0, "status": status}
+            writer.append({**run, **RESULT})
+    assert set(finished(tmp_path)) == {"ok", "diverged", "unsupported"}
 
 
 def test_a_users_mistake_ends_what_is_strict(tmp_path: Path) -> None:
@@ -457,6 +467,9 @@ def test_a_design_file_goes_on_on_another_machine_pair_by_pair(
 ) -> None:
     folder, said, found = went_on
     assert "6 runs, 2 of them already there (2 from another machine)" in said
+    sha = hashlib.sha256(PLAN.encode()).hexdigest()
+    assert {r["plan"] for r in written(folder / "results")} == {sha}
+    assert f"asked in asked.toml (not committed, SHA-256 {sha[:10]}): Is it better?" in said
     # The half pair is trained again: no pair is of two machines.
     counts = Counter(r["fingerprint"] for r in written(folder / "results"))
     assert sorted(counts.values()) == [3, 4]

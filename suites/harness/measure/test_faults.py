@@ -31,7 +31,7 @@ from harness.registry import Registry
 from suites.harness.isolate.test_isolate import gone, linux
 from suites.support.command_line import LITTLE, pytest_here
 from suites.support.misbehaving.crashing import PIDS
-from suites.support.sessions import INSTEAD, Launcher, case, ignore, made_up
+from suites.support.sessions import Launcher, case, ignore, made_up
 from suites.support.sessions_tasks import peaks_case
 
 
@@ -106,13 +106,6 @@ def test_kills_lose_nothing_and_double_nothing(tmp_path: Path, kills: int) -> No
         (row,) = [r for r in session.rows() if r.verdict != "baseline"]
         assert row.time is not None
         assert row.time.count == 2
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Made-up measurements instead of real ones."""
-    for module, name, value in INSTEAD:
-        monkeypatch.setattr(module, name, value)
 
 
 MISBEHAVING = {

@@ -77,8 +77,7 @@ def test_the_name_alone_is_all_sixteen() -> None:
     ],
 )
 def test_a_wrong_domain_is_told(line: str, says: str, tmp_path: Path, reviews: Path) -> None:
-    done = here(*line.split(), "--data", str(reviews), "--device", "cpu", cwd=tmp_path)
-    assert done.returncode == 2, done.stdout + done.stderr
+    done = here(*line.split(), "--data", str(reviews), "--device", "cpu", cwd=tmp_path, code=2)
     with pytest.raises(AssertionError, match=says):
         raise AssertionError(done.stderr.strip())
     assert done.stderr.strip().count("\n") == 0
@@ -175,16 +174,14 @@ def test_a_comparison_declares_all_sixteen_as_one_family(reviews: Path) -> None:
 
 def test_a_sweep_crosses_all_sixteen(tmp_path: Path, reviews: Path) -> None:
     line = f"sweep --models none,mtsa --tasks mtl16 --seeds 3 --dry-run {SMALL} --data {reviews}"
-    done = here(line, cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = here(line, cwd=tmp_path, code=0)
     assert "96" in done.stdout
     assert done.stdout.count("mtl16[domain=toys_games]") >= 1
 
 
 def test_one_of_them_trains(tmp_path: Path, reviews: Path) -> None:
     line = f"train none --task mtl16[domain=music] {SMALL} --data {reviews} --json out.json"
-    done = here(line, cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = here(line, cwd=tmp_path, code=0)
     assert "mtl16: mtl16/train.tsv in" in done.stderr, "made up, and told so"
     record = json.loads((tmp_path / "out.json").read_text())
     assert record["examples"] == {"train": 6, "dev": 200, "test": 8}
@@ -195,8 +192,7 @@ def test_one_of_them_trains(tmp_path: Path, reviews: Path) -> None:
 @pytest.mark.nightly
 def test_all_sixteen_are_compared_and_judged_together(tmp_path: Path, reviews: Path) -> None:
     line = f"compare none source2token --task mtl16[longest=6] --seeds 1 {SMALL} --data {reviews}"
-    done = here(line, "--json", "out.json", cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = here(line, "--json", "out.json", cwd=tmp_path, code=0)
     said = " ".join((done.stdout + done.stderr).split())
     assert said.count("is not the file of attnbench data list") == 2, "once, not for every domain"
     assert said.count("this is not the mtl16[longest=6] of attnbench data list") == 1

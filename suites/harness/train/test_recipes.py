@@ -523,8 +523,7 @@ def test_pairs_are_trained_on_and_what_is_of_other_data_is_not_called_snli(
     small = "width=12 heads=2 hidden=10 epochs=2 batch=10 optimiser=adam rate=1e-2 highway=true"
     line = f"compare mtsa_released multi_head --task snli --seeds 1 --device cpu --data {folder}"
     recipe = [text for one in ("paper", *small.split()) for text in ("--recipe", one)]
-    done = here(line, *recipe, "--json", "out.json", cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = here(line, *recipe, "--json", "out.json", cwd=tmp_path, code=0)
     runs = [r for r in journal.read(tmp_path / "results").records if r["kind"] == "run"]
     assert {r["model"] for r in runs} == {"mtsa_released.fused", "multi_head.sdpa"}
     assert {r["recipe"]["activation"] for r in runs} == {"elu"}

@@ -226,8 +226,7 @@ def test_a_tiny_run_of_a_task_shows_that_it_works(folder: Path, tmp_path: Path, 
     verified_before(tmp_path / "results")
     given = [] if name == "rewriting" else ["--data", str(data)]
     line = f"train multi_head --task {name} --tiny --device cpu --recipe width=16 --recipe heads=2"
-    done = here(*line.split(), *given, "--json", "out.json", cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = here(*line.split(), *given, "--json", "out.json", cwd=tmp_path, code=0)
     record = json.loads((tmp_path / "out.json").read_text())
     few = f"{name.removesuffix(']')}{',' if '[' in name else '['}rows=100]"
     assert (record["task"], len(record["epochs"])) == (task(few).name, 2)
@@ -331,15 +330,12 @@ def test_train_takes_a_fold(folder: Path, tmp_path: Path) -> None:
         "train none --task cr --vectors none --device cpu --recipe width=12 --recipe hidden=10"
     )
     told = (*command.split(), "--recipe", "epochs=1", "--data", str(folder))
-    done = here(*told, "--fold", "3", "--json", "run.json", cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    here(*told, "--fold", "3", "--json", "run.json", cwd=tmp_path, code=0)
     record = json.loads((tmp_path / "run.json").read_text())
     assert (record["seed"], record["fold"]) == (0, 3)
     assert record["case"].endswith(" cr seed 0 fold 3")
     assert record["examples"] == {"train": 49, "dev": 5, "test": 6}
-    missing = here(*told, cwd=tmp_path)
-    assert missing.returncode == 2
-    assert "expected --fold 0 to 9" in missing.stderr
+    assert "expected --fold 0 to 9" in here(*told, cwd=tmp_path, code=2).stderr
 
 
 # Options of a task.
