@@ -21,6 +21,7 @@ from harness.registry import Registry
 from harness.train.task import task
 
 CALL = "suites.support.fake_training:train"
+TOY = "suites.support.fake_training:toy"
 FINGERPRINT = {"device": "cpu", "model": "made up"}
 NODE = "ATTNBENCH_TEST_NODE"
 """Environment variable by which a node of a cluster is known."""
@@ -60,6 +61,19 @@ def train(
         "parameters_with_words": 1,
         "pid": os.getpid(),
         "on": node,
+    }
+
+
+def toy(model: str, seed: int, **others: Any) -> dict[str, Any]:
+    """A result of mirrored summation, at once: a tenth better by MTSA."""
+    mse = (0.5 if model.startswith("mtsa") else 0.6) + seed / 100
+    return {
+        "test": {"mse": mse, "relative_mse": mse},
+        "epochs": [{"epoch": 1, "loss": mse, "dev": {"mse": mse}, "seconds": 0.1}],
+        "chosen_epoch": 1,
+        "seconds": 0.1,
+        "parameters": 1,
+        "parameters_with_words": 1,
     }
 
 

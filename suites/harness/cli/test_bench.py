@@ -145,7 +145,13 @@ def test_replayed_samples_are_the_measured_ones(measured: tuple[Path, str], tmp_
     assert told["machine_info"]["fingerprint"]["device"] == "cpu"
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.fixture
+def only_records(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made-up measurements, of which no page is drawn."""
+    monkeypatch.setattr(bench, "write_page", lambda *_: "no page")
+
+
+@pytest.mark.usefixtures("only_records")
 def test_only_what_is_missing_is_measured(tmp_path: Path) -> None:
     """Of three blocks after two the third; of three again nothing; and nothing of a mistake."""
     verified_before(tmp_path / "results")
@@ -186,7 +192,7 @@ def test_ctrl_c_while_verifying_says_so(tmp_path: Path, monkeypatch: pytest.Monk
     assert "the same command goes on from there" in said
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("only_records")
 def test_ctrl_c_says_how_to_go_on_and_the_same_command_does(tmp_path: Path) -> None:
     folder, line = tmp_path / "results", ("bench", *SMALL, "--blocks", "8")
     verified_before(folder)

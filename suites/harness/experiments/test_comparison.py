@@ -166,6 +166,9 @@ def test_data_that_are_not_the_known_corpus_are_told() -> None:
         found = judged(design(), [*runs(A, HIGH, data=data), *runs(B, LOW, data=data)])
         assert warned("this is not the trec of attnbench data list", found) == told
         assert found.difference is not None
+    few = [run for m in (A, B) for run in runs(m, HIGH, "snli", examples={"train": 30})]
+    told_of = judged(design(task="snli"), few)
+    assert warned("not snli: trained on 30 examples, snli has 549,367", told_of)
     assert is_known("mirrored_summation[k=3]", "0" * 16) is None
     assert is_known("snli", "0" * 16) is None
     assert is_known("a task of another version", "0" * 16) is None

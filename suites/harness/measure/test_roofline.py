@@ -47,7 +47,7 @@ from reports.core.sentences import closing
 from reports.pages.bench import cases
 from suites.harness.records.test_ratios import margin, peak, record
 from suites.harness.records.test_ratios import rows_of as summed_up
-from suites.support.command_line import ROOT, SMALL, attnbench
+from suites.support.command_line import ROOT, SMALL, here
 from suites.support.made_up_records import record as made
 
 BASE = "multi_head.sdpa-B64-N64-D300x600-H8-f32-forward-cpu"
@@ -491,8 +491,7 @@ def test_missing_ceilings_are_made_up_for_and_a_clock_too_fast_is_said(tmp_path:
                 of = made(task.kind, task.case.id, task.block)
                 writer.append({**everything, **peaks(), "task_seconds": 0.1, **of, **own})
     assert session.missing() == 1
-    done = attnbench("bench", *SMALL, "--blocks", "2", "--json", "out.json", cwd=tmp_path)
-    assert done.returncode == 1, done.stdout + done.stderr
+    done = here("bench", *SMALL, "--blocks", "2", "--json", "out.json", cwd=tmp_path, code=1)
     assert session.missing() == 0
     measured = [r for r in journal.read(folder).records if r["kind"] == "peaks"]
     assert sorted(r["block"] for r in measured) == [0, 1]

@@ -65,39 +65,32 @@ def refused(folder: Path, *, alone: bool) -> str:
 
 MEASURES = "bench --only none --lengths 4 --profile quick --blocks 1"
 TASK = "mirrored_summation[length=4,width=4,k=2,train=200,test=100]"
-COMMANDS = [
-    ("alone", MEASURES),
-    ("alone", "frontier none --limit 8"),
-    ("alone", "verify none --dtypes f64"),
-    ("alone", f"train none --task {TASK}"),
-    ("alone", f"compare none multi_head --task {TASK}"),
-    ("alone", f"sweep --models none --tasks {TASK}"),
-    ("shared", MEASURES),
-    ("shared", "frontier none --limit 8"),
-]
+MEASURING = (MEASURES, "frontier none --limit 8")
+OTHERS = (
+    "verify none --dtypes f64",
+    f"train none --task {TASK}",
+    f"compare none multi_head --task {TASK}",
+    f"sweep --models none --tasks {TASK}",
+)
 
 
-@pytest.mark.parametrize(("how", "command"), COMMANDS)
+@pytest.mark.parametrize(("how", "refused"), [("alone", OTHERS), ("shared", ())])
 def test_a_command_beside_one_that_measures_or_measuring_beside_one_is_refused_in_one_line(
-    tmp_path: Path, how: str, command: str
+    tmp_path: Path, how: str, refused: tuple[str, ...]
 ) -> None:
     folder = tmp_path / "results"
     with other(folder, "sweep", how) as process:
         before = {path.name for path in folder.iterdir()}
-        done = here(f"{command} --journal {folder}", cwd=tmp_path, code=2)
-        told = " ".join(done.stderr.split())
-        assert f"{folder} is in use: attnbench sweep, process {process.pid} on " in told
-        assert f"{socket.gethostname()} since 20" in told
-        assert "wait until it has ended, or give another --journal" in told
+        for command in (*MEASURING, *refused):
+            done = here(f"{command} --journal {folder}", cwd=tmp_path, code=2)
+            told = " ".join(done.stderr.split())
+            assert f"{folder} is in use: attnbench sweep, process {process.pid} on " in told
+            assert f"{socket.gethostname()} since 20" in told
+            assert "wait until it has ended, or give another --journal" in told
+        done = pytest_here(*LITTLE, cwd=tmp_path)  # as front end
+        assert done.returncode == pytest.ExitCode.USAGE_ERROR
+        assert "results is in use: attnbench sweep, process" in done.stdout + done.stderr
         assert {path.name for path in folder.iterdir()} == before, "something was done"
-
-
-def test_pytest_as_front_end_is_refused_beside_one_that_trains(tmp_path: Path) -> None:
-    with other(tmp_path / "results", "train", "shared"):
-        done = pytest_here(*LITTLE, cwd=tmp_path)
-    assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "results is in use: attnbench train, process" in done.stdout + done.stderr
-    assert not list(tmp_path.glob("results/*.jsonl"))
 
 
 def test_what_another_session_is_verifying_is_not_verified_again(tmp_path: Path) -> None:
