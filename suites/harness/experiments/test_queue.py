@@ -10,14 +10,13 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
 
-from harness.cli import compare, running
+from harness.cli import compare
 from harness.errors import UsageError
 from harness.experiments import declare
 from harness.experiments.costs import Durations, wall_seconds
@@ -28,7 +27,6 @@ from harness.experiments.executors.local import LocalExecutor, gpu_slots
 from harness.experiments.executors.ray import KIND, RayExecutor, without_far_checkpoint
 from harness.experiments.model import recipes_of
 from harness.experiments.queue import (
-    RunSession,
     SessionProgress,
     checkpoint_of,
     finished,
@@ -43,7 +41,7 @@ from harness.records.sharing import Reservations
 from harness.registry import Registry
 from reports.core import source
 from suites.support.command_line import environment, here
-from suites.support.fake_training import FINGERPRINT, TOY, begun, do_locally, fake_run
+from suites.support.fake_training import FINGERPRINT, at_once, begun, do_locally, fake_run
 from suites.support.made_up_records import RESULT, unsealed
 
 
@@ -439,15 +437,10 @@ hours = 1
 def on_machine(name: str, folder: Path, plan: str = "asked.toml") -> tuple[str, dict[str, Any]]:
     """What comparing by a design file says on a machine of that name, and concludes."""
     known = {**device.device_fingerprint("cpu"), "model": name}
-
-    def worker(*_: object) -> LocalExecutor:
-        return LocalExecutor([{}], preload=())
-
     with (
+        at_once(),
         mock.patch.object(declare, "device_fingerprint", return_value=known),
         mock.patch.object(compare, "verified_or_refused"),  # tried elsewhere
-        mock.patch.object(running, "RunSession", partial(RunSession, call=TOY)),
-        mock.patch.object(running, "local_executor", side_effect=worker),
     ):
         done = here(f"compare --plan {plan} --device cpu --json out.json", cwd=folder)
     return done.stdout, json.loads((folder / "out.json").read_text())
