@@ -14,6 +14,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+from rich.console import Console
 
 from harness.isolate import Limits, Outcome, run
 from harness.measure import device
@@ -81,6 +82,20 @@ def attnbench(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+def started(*arguments: object, cwd: Path = ROOT, **env: str) -> subprocess.Popen[str]:
+    """Python with arguments, in a session of its own."""
+    return subprocess.Popen(
+        [sys.executable, *map(str, arguments)],
+        cwd=cwd,
+        env=environment(**env),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
 @cache
 def _device(name: str) -> Outcome:
     """What a child says of a device; asked once in each process."""
@@ -115,6 +130,14 @@ def here(*arguments: str, cwd: Path, code: int | None = None) -> subprocess.Comp
     done = _captured(lambda: cli.run(words(arguments)), cwd)
     assert code in (None, done.returncode), done.stdout + done.stderr
     return done
+
+
+def printed(show: Callable[[Console], object], width: int = 200) -> str:
+    """What is printed on a console so wide."""
+    out = Console(width=width)
+    with out.capture() as said:
+        show(out)
+    return said.get()
 
 
 def pytest_here(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:

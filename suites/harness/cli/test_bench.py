@@ -6,8 +6,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,9 +21,9 @@ from suites.support.command_line import (
     LITTLE,
     OWN,
     SMALL,
-    environment,
     here,
     pytest_here,
+    started,
     verified_before,
 )
 from suites.support.made_up_records import unsealed
@@ -196,15 +194,7 @@ def test_ctrl_c_while_verifying_says_so(tmp_path: Path, monkeypatch: pytest.Monk
 def test_ctrl_c_says_how_to_go_on_and_the_same_command_does(tmp_path: Path) -> None:
     folder, line = tmp_path / "results", ("bench", *SMALL, "--blocks", "8")
     verified_before(folder)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "suites.support.sessions", *line],
-        cwd=tmp_path,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    process = started("-m", "suites.support.sessions", *line, cwd=tmp_path)
     assert soon(lambda: len(_tasks(folder)) > 1, within=120)
     os.killpg(process.pid, signal.SIGINT)
     stdout, stderr = process.communicate(timeout=60)

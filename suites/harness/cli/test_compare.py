@@ -6,7 +6,6 @@ models over both tasks adds another model to a copy of that.
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import shlex
@@ -18,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from harness.cli import compare
 from harness.experiments.conclusion import conclude, conclusions
@@ -31,7 +29,7 @@ from harness.stats import PRIOR
 from harness.train.run import count_parameters
 from harness.train.task import task
 from suites.support import comparisons
-from suites.support.command_line import OWN, here, verified_before
+from suites.support.command_line import OWN, here, printed, verified_before
 from suites.support.fake_training import at_once
 from suites.support.made_up_data import write_data_directory
 
@@ -360,10 +358,8 @@ def test_groups_of_models_that_cant_be_told_apart_are_printed(count: int) -> Non
     for name, (model, mean) in product(tasks, ((BASE, 0.8), ("a.x", 0.9), ("b.x", 0.801))):
         own = mean + (wave if model == BASE else wave**2 * len(model))
         records += comparisons.runs(model, own.tolist(), name)
-    out = Console(file=io.StringIO(), width=200)
     conclusion = conclude(record, records)
-    compare.print_conclusion(out, conclusion)
-    text = out.file.getvalue()  # type: ignore[attr-defined]
+    text = printed(lambda out: compare.print_conclusion(out, conclusion))
     order = "by mean rank: a.x, b.x, multi_head.sdpa"
     few = f"{order}; no two can be told apart by their ranks with fewer"
     assert f"{few} than 7 tasks (Wilcoxon" in text, "whatever the seeds"

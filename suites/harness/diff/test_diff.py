@@ -35,7 +35,7 @@ from harness.stats import (
     ratio_interval,
 )
 from harness.stats.timing import LogRatio
-from suites.support.command_line import ROOT, environment, here
+from suites.support.command_line import ROOT, here, started
 from suites.support.made_up_records import reading
 
 BASELINE = "multi_head.sdpa"
@@ -454,14 +454,8 @@ def test_what_is_stopped_leaves_a_readable_journal_and_no_worktree(
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     line = f"base changed --only multi_cnn.conv {SMALL} --blocks 50"
-    process = subprocess.Popen(
-        [sys.executable, "-c", START, str(repository.root), *line.split()],
-        cwd=tmp_path,
-        text=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env=environment(TMPDIR=str(temporary)),
-    )
+    given = ("-c", START, repository.root, *line.split())
+    process = started(*given, cwd=tmp_path, TMPDIR=str(temporary))
     until = time.monotonic() + 120
     while time.monotonic() < until and process.poll() is None:
         files = list(tmp_path.glob("results/*.jsonl"))

@@ -448,6 +448,7 @@ def test_the_command_declares_it_and_the_page_says_it(
     assert "paired was declared after the unpaired results had been seen" in told
     both = conclusions(journal.read(tmp_path / "results").records)
     assert [c.comparisons[0].paired for c in both] == [False, True], "one replaced the other"
+    assert both[0].comparisons[0].values == both[1].comparisons[0].values, "of the same runs"
 
 
 def test_designs_that_were_declared_before_keep_their_keys() -> None:

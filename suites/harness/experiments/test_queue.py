@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -40,20 +39,9 @@ from harness.records.published import pack
 from harness.records.sharing import Reservations
 from harness.registry import Registry
 from reports.core import source
-from suites.support.command_line import environment, here
+from suites.support.command_line import here, started
 from suites.support.fake_training import FINGERPRINT, at_once, begun, do_locally, fake_run
 from suites.support.made_up_records import RESULT, unsealed
-
-
-def driver(*arguments: object) -> subprocess.Popen[str]:
-    """Start a session of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "suites.support.fake_training", *map(str, arguments)],
-        env=environment(),
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
 
 
 def written(folder: Path) -> list[dict[str, Any]]:
@@ -148,7 +136,8 @@ def test_a_node_that_does_not_see_the_folder_keeps_no_checkpoint(tmp_path: Path)
 
 
 def test_two_sessions_at_once_share_the_work(tmp_path: Path) -> None:
-    both = [driver(tmp_path / "results", tmp_path, "0.2", 12) for _ in range(2)]
+    how = ("-m", "suites.support.fake_training", tmp_path / "results", tmp_path, "0.2", 12)
+    both = [started(*how) for _ in range(2)]
     said = [process.communicate(timeout=60)[0].split() for process in both]
     assert [process.returncode for process in both] == [0, 0]
     assert set(Counter(begun(tmp_path)).values()) == {1}, "a run was trained twice"

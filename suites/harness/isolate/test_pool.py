@@ -12,7 +12,8 @@ import pytest
 
 from harness.isolate import Call, Limits, Pool, StartError, run_all
 from harness.isolate.pool import POLL_SECONDS
-from suites.harness.isolate.test_isolate import driver, gone, linux, noted
+from suites.harness.isolate.test_isolate import gone, linux, noted
+from suites.support.command_line import started
 
 HERE = "suites.support.isolated_tasks:"
 
@@ -98,7 +99,7 @@ list(run_all(calls, 2, preload=()))
 @linux
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_pool_leaves_nothing_behind(number: int, tmp_path: Path) -> None:
-    begun = driver(DRIVER, tmp_path / "pids")
+    begun = started("-c", DRIVER, tmp_path / "pids")
     pids = [pid for n in range(2) for pid in noted(tmp_path / f"pids{n}")]
     began = time.monotonic()
     os.killpg(begun.pid, number)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import io
 import itertools
 import json
 import math
@@ -13,7 +12,6 @@ from typing import Any
 
 import pytest
 import torch
-from rich.console import Console
 from torch._dynamo.utils import counters
 from torch.nn.attention.flex_attention import flex_attention
 from torch.utils.benchmark import Timer
@@ -47,7 +45,7 @@ from reports.core.sentences import closing
 from reports.pages.bench import cases
 from suites.harness.records.test_ratios import margin, peak, record
 from suites.harness.records.test_ratios import rows_of as summed_up
-from suites.support.command_line import ROOT, SMALL, here
+from suites.support.command_line import ROOT, SMALL, here, printed
 from suites.support.made_up_records import record as made
 
 BASE = "multi_head.sdpa-B64-N64-D300x600-H8-f32-forward-cpu"
@@ -350,10 +348,7 @@ def test_what_is_compiled_inside_is_not_counted_and_stays_compiled() -> None:
 
 
 def shown(rows: list[Row], width: int) -> str:
-    console = Console(width=width, file=io.StringIO())
-    console.print(ratio_table(rows, "title", width))
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
+    return printed(lambda out: out.print(ratio_table(rows, "title", width)), width)
 
 
 def test_the_table_fits_80_columns_with_every_column() -> None:

@@ -7,7 +7,6 @@ import json
 import re
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.records.sharing import OWNER, SESSIONS, at_work
-from suites.support.command_line import LITTLE, environment, here, pytest_here, verified_before
+from suites.support.command_line import LITTLE, here, pytest_here, started, verified_before
 
 HOLD = """
 import os, sys
@@ -43,14 +42,7 @@ with in_turn(Path(sys.argv[1])):
 @contextlib.contextmanager
 def other(folder: Path, *how: str, program: str = HOLD) -> Iterator[subprocess.Popen[str]]:
     """Another process at work on a journal."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", program, str(folder), *how],
-        env=environment(),
-        text=True,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    assert process.stdin is not None
+    process = started("-c", program, folder, *how)
     assert process.stdout is not None
     assert process.stdout.readline()
     with process:
