@@ -85,6 +85,12 @@ def test_task_by_task_and_for_each_seed_all_models() -> None:
     ]
 
 
+def test_one_name_of_sixteen_tasks_is_all_of_them() -> None:
+    found = declared(replace(TWO, tasks=("mtl16",))).entries
+    assert len(found) == 16 * 2 * 2
+    assert sum(e.run.task == "mtl16[domain=toys_games]" for e in found) == 4
+
+
 def test_parts_follow_each_other_and_no_run_is_there_twice() -> None:
     more = Part(models=("disa", "mtsa"), tasks=("trec",), seeds=(7, 8))
     both = declared(TWO, more)

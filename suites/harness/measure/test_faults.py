@@ -251,22 +251,6 @@ def test_a_full_disk_ends_a_session_in_one_line_and_it_goes_on_later(
     assert "torn" in warning
 
 
-def test_what_was_altered_on_disk_is_measured_again(tmp_path: Path, quick: None) -> None:
-    blocks.run(made_up(tmp_path), ignore, {})
-    before = {r["key"]: r for r in journal.read(tmp_path).records if "key" in r}
-    (path,) = tmp_path.glob("*.jsonl")
-    content = bytearray(path.read_bytes())
-    content[content.rindex(b'"median":0.') + len('"median":0.')] ^= 1
-    path.write_bytes(content)
-    again = made_up(tmp_path)
-    assert again.missing() == 1
-    blocks.run(again, ignore, {})
-    read = journal.read(tmp_path)
-    assert len(read.warnings) == 1
-    assert {r["key"] for r in read.records if "key" in r} >= set(before)
-    assert made_up(tmp_path).missing() == 0
-
-
 def test_a_failed_case_fails_its_test_and_oom_is_no_success(tmp_path: Path) -> None:
     """Pytest as front end: skipped with the reason or failed with it, in no case passed."""
     names = ("Greedy", "Segfault", "Nan", "Behaved")

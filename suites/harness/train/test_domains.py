@@ -172,14 +172,6 @@ def test_a_comparison_declares_all_sixteen_as_one_family(reviews: Path) -> None:
     assert {design.record["margin"] for design in family.designs} == {0.01}
 
 
-def test_a_sweep_crosses_all_sixteen(tmp_path: Path, reviews: Path) -> None:
-    line = f"sweep --models none,mtsa --tasks mtl16 --seeds 3 --dry-run {SMALL} --data {reviews}"
-    done = here(line, cwd=tmp_path, code=0)
-    assert "mtl16: mtl16/train.tsv in" in done.stderr, "made up, and told so"
-    assert "96" in done.stdout
-    assert done.stdout.count("mtl16[domain=toys_games]") >= 1
-
-
 def test_one_of_them_trains(reviews: Path) -> None:
     record = train(reviews, "none", "mtl16[domain=music]", epochs=1)
     assert record["examples"] == {"train": 6, "dev": 200, "test": 8}
