@@ -25,6 +25,8 @@ from harness.verify.run import jobs
 ROOT = Path(__file__).resolve().parents[2]
 LITTLE = tuple(shlex.split("--lengths 4 --batch 2 --width 24 --device cpu"))
 SMALL = ("--only", "multi_cnn.conv", *LITTLE)
+TOY = "mirrored_summation[length=4,width=4,k=2,train=200,test=100]"
+"""A task that needs no data and is trained at once."""
 
 
 OWN = '''

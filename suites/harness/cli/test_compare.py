@@ -29,7 +29,7 @@ from harness.stats import PRIOR
 from harness.train.run import count_parameters
 from harness.train.task import task
 from suites.support import comparisons
-from suites.support.command_line import OWN, here, printed, verified_before
+from suites.support.command_line import OWN, TOY, here, printed, verified_before
 from suites.support.fake_training import at_once
 from suites.support.made_up_data import write_data_directory
 
@@ -40,7 +40,6 @@ QUICK = (
 PAIR = f"compare mtsa multi_head --task trec {QUICK}"
 SWEEP = f"sweep --models mtsa,multi_head --tasks trec,sick_relatedness {QUICK}"
 BASE = "multi_head.sdpa"
-SMALL_TASK = "mirrored_summation[length=4,width=4,k=2,train=200,test=100]"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -264,11 +263,11 @@ def test_a_dry_run_lists_and_predicts_and_tells_a_torn_line(
 
 def test_a_dry_run_says_what_it_does_not_know(swept: tuple[Path, str, str], tmp_path: Path) -> None:
     folder = copied(swept[0], tmp_path)
-    line = f"sweep --models mtsa,none --tasks trec,{SMALL_TASK} --seeds 6 --dry-run {QUICK}"
+    line = f"sweep --models mtsa,none --tasks trec,{TOY} --seeds 6 --dry-run {QUICK}"
     text = told(line, folder)
     found = result(folder)
     assert found["predicted_seconds"] is None
-    none = [f"{model} on {SMALL_TASK}" for model in ("mtsa.fused", "none.fused")]
+    none = [f"{model} on {TOY}" for model in ("mtsa.fused", "none.fused")]
     assert found["unknown"] == {"none.fused on trec": 6, **dict.fromkeys(none, 6)}
     assert "for want of a first run: none.fused on trec (6), " in text
     assert "; the other 1 take about" in text
@@ -520,10 +519,10 @@ def test_attention_scores_of_given_sentences(compared: tuple[Path, str], tmp_pat
 
 
 def test_a_list_with_an_entry_per_head_is_trained(tmp_path: Path) -> None:
-    line = f"train mtsa[masks=forward;none] --task {SMALL_TASK} {QUICK}"
+    line = f"train mtsa[masks=forward;none] --task {TOY} {QUICK}"
     model = "mtsa.fused[masks=forward;none]"
     with at_once():
-        assert f"{model} {SMALL_TASK} seed 0: ok" in told(line, tmp_path)
+        assert f"{model} {TOY} seed 0: ok" in told(line, tmp_path)
     (checked,) = records(tmp_path, "verify")
     assert (checked["verdict"], "heads=2" in checked["case"]) == ("ok", True)
 

@@ -39,7 +39,7 @@ from harness.records.published import pack
 from harness.records.sharing import Reservations
 from harness.registry import Registry
 from reports.core import source
-from suites.support.command_line import here, started
+from suites.support.command_line import TOY, here, started
 from suites.support.fake_training import FINGERPRINT, at_once, begun, do_locally, fake_run
 from suites.support.made_up_records import RESULT, unsealed
 
@@ -410,11 +410,11 @@ def test_a_busy_cluster_is_waited_for(
         next(executor.run(jobs(), on_tick))
 
 
-PLAN = """
+PLAN = f"""
 question = "Is it better?"
 models = ["mtsa"]
 baseline = "multi_head"
-tasks = ["mirrored_summation[length=4,width=4,k=2,train=200,test=100]"]
+tasks = ["{TOY}"]
 seeds = 3
 recipe = ["epochs=2", "width=8", "heads=2", "hidden=4"]
 family = "this one"

@@ -15,7 +15,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.records.sharing import OWNER, SESSIONS, at_work
-from suites.support.command_line import LITTLE, here, pytest_here, started, verified_before
+from suites.support.command_line import LITTLE, TOY, here, pytest_here, started, verified_before
 
 HOLD = """
 import os, sys
@@ -56,13 +56,12 @@ def refused(folder: Path, *, alone: bool) -> str:
 
 
 MEASURES = "bench --only none --lengths 4 --profile quick --blocks 1"
-TASK = "mirrored_summation[length=4,width=4,k=2,train=200,test=100]"
 MEASURING = (MEASURES, "frontier none --limit 8")
 OTHERS = (
     "verify none --dtypes f64",
-    f"train none --task {TASK}",
-    f"compare none multi_head --task {TASK}",
-    f"sweep --models none --tasks {TASK}",
+    f"train none --task {TOY}",
+    f"compare none multi_head --task {TOY}",
+    f"sweep --models none --tasks {TOY}",
 )
 
 
@@ -96,7 +95,7 @@ def test_what_another_session_is_verifying_is_not_verified_again(tmp_path: Path)
             process.kill()
 
         threading.Timer(1, finish).start()
-        done = here(f"train none --task {TASK} --recipe epochs=1 --journal {folder}", cwd=tmp_path)
+        done = here(f"train none --task {TOY} --recipe epochs=1 --journal {folder}", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "made up" in done.stdout
 
