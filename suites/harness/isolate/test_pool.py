@@ -97,14 +97,13 @@ list(run_all(calls, 2, preload=()))
 
 
 @linux
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_an_interrupted_pool_leaves_nothing_behind(number: int, tmp_path: Path) -> None:
+def test_an_interrupted_pool_leaves_nothing_behind(tmp_path: Path) -> None:
     begun = started("-c", DRIVER, tmp_path / "pids")
     pids = [pid for n in range(2) for pid in noted(tmp_path / f"pids{n}")]
     began = time.monotonic()
-    os.killpg(begun.pid, number)
+    os.killpg(begun.pid, signal.SIGINT)
     _, stderr = begun.communicate(timeout=20)
     assert time.monotonic() - began < 10
-    assert ("KeyboardInterrupt" in stderr) == (number == signal.SIGINT)
+    assert "KeyboardInterrupt" in stderr
     assert not (tmp_path / "pids2").exists()
     assert all(map(gone, pids))

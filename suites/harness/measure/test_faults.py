@@ -58,9 +58,11 @@ def _below(pid: int) -> list[int]:
     return found[1:]
 
 
+KILLS = 10
+
+
 @linux
-@pytest.mark.parametrize("kills", [10, pytest.param(50, marks=pytest.mark.nightly)])
-def test_kills_lose_nothing_and_double_nothing(tmp_path: Path, kills: int) -> None:
+def test_kills_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
     """A driver or a child is killed at a random moment, and the same command started again."""
     draw = random.Random(5)
     killed: Counter[str] = Counter()
@@ -72,7 +74,7 @@ def test_kills_lose_nothing_and_double_nothing(tmp_path: Path, kills: int) -> No
         launcher.start(tmp_path / "again")
         assert launcher.wait() == 0
         whole = time.monotonic() - began
-        while killed.total() < kills:
+        while killed.total() < KILLS:
             folder = tmp_path / str(number)
             before = _on_disk(folder)
             driver = launcher.start(folder)
@@ -94,8 +96,8 @@ def test_kills_lose_nothing_and_double_nothing(tmp_path: Path, kills: int) -> No
                 number += 1
         launcher.start(tmp_path / str(number))
         launcher.wait()
-    assert min(killed["driver"], killed["child"]) >= kills // 10
-    assert number >= kills // 10, "hardly any session came to its end"
+    assert min(killed["driver"], killed["child"]) >= 1
+    assert number >= 1, "no session came to its end"
     for done in range(number):
         session = made_up(tmp_path / str(done))
         records = journal.read(session.folder)
