@@ -440,6 +440,7 @@ def torchs_rate(size: int) -> float:
     return 2.0 * size**3 / min(Timer("a @ a", globals={"a": a}).timeit(5).mean for _ in range(5))
 
 
+@pytest.mark.alone
 def test_peaks_of_this_machine_agree_with_torchs_own_timer() -> None:
     outcome = isolate.run("harness.measure.roofline:peaks_case", {"case": GAUGE + "+1-thread"})
     assert outcome.status == "ok", outcome.detail
