@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import subprocess
 import sys
@@ -78,20 +79,16 @@ OF_NAMES = {
 """What names something takes anything that can be a name."""
 
 
-@pytest.mark.parametrize(
-    ("reader", "text"),
-    [
-        pytest.param(reader, text, id=f"{flag}={text[:9]!r}")
-        for reader, flag in READERS.items()
-        for text in OF_NAMES.get(reader, NUMBERS)
-    ],
-)
+@pytest.mark.parametrize("reader", READERS, ids=READERS.get)
 def test_nothing_reads_an_empty_text_or_what_is_no_number(
-    reader: readers.Reader, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    reader: readers.Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError):
-        reader.read(text)
+    read = []
+    for text in OF_NAMES.get(reader, NUMBERS):
+        with contextlib.suppress(ValueError):
+            read.append((text[:9], reader.read(text)))
+    assert read == []
 
 
 @pytest.mark.parametrize(

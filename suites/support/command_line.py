@@ -14,6 +14,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+from rich.console import Console
 
 from harness.isolate import Limits, Outcome, run
 from harness.measure import device
@@ -24,6 +25,8 @@ from harness.verify.run import jobs
 ROOT = Path(__file__).resolve().parents[2]
 LITTLE = tuple(shlex.split("--lengths 4 --batch 2 --width 24 --device cpu"))
 SMALL = ("--only", "multi_cnn.conv", *LITTLE)
+TOY = "mirrored_summation[length=4,width=4,k=2,train=200,test=100]"
+"""A task that needs no data and is trained at once."""
 
 
 OWN = '''
@@ -49,14 +52,6 @@ class Leaky(Mean):
 
     def forward(self, x, mask):
         return self.map(x + x.mean(1, keepdim=True)).masked_fill(~mask[..., None], 0)
-
-
-class Poisoned(Mean):
-    """Multiplies by the mask: NaN times zero is NaN."""
-
-    def forward(self, x, mask):
-        x = x * mask[..., None]
-        return self.map(x + x.mean(1, keepdim=True) * 0).masked_fill(~mask[..., None], 0)
 
 
 not_a_module = lambda d_in, d_out: 3
@@ -89,6 +84,20 @@ def attnbench(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+def started(*arguments: object, cwd: Path = ROOT, **env: str) -> subprocess.Popen[str]:
+    """Python with arguments, in a session of its own."""
+    return subprocess.Popen(
+        [sys.executable, *map(str, arguments)],
+        cwd=cwd,
+        env=environment(**env),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
 @cache
 def _device(name: str) -> Outcome:
     """What a child says of a device; asked once in each process."""
@@ -116,11 +125,21 @@ def _captured(main: Callable[[], int], cwd: Path) -> subprocess.CompletedProcess
     return subprocess.CompletedProcess((), code, out.getvalue(), error.getvalue())
 
 
-def here(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """``attnbench`` with `words` in this process: what it says, without a start of Python."""
+def here(*arguments: str, cwd: Path, code: int | None = None) -> subprocess.CompletedProcess[str]:
+    """``attnbench`` with `words` in this process, which must end with `code` where one is given."""
     from harness import cli
 
-    return _captured(lambda: cli.run(words(arguments)), cwd)
+    done = _captured(lambda: cli.run(words(arguments)), cwd)
+    assert code in (None, done.returncode), done.stdout + done.stderr
+    return done
+
+
+def printed(show: Callable[[Console], object], width: int = 200) -> str:
+    """What is printed on a console so wide."""
+    out = Console(width=width)
+    with out.capture() as said:
+        show(out)
+    return said.get()
 
 
 def pytest_here(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:

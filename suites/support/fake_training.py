@@ -8,9 +8,13 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+from harness.cli import running
 from harness.errors import UsageError
 from harness.experiments.design import Run, run_code
 from harness.experiments.executors.local import LocalExecutor
@@ -60,6 +64,35 @@ def train(
         "parameters_with_words": 1,
         "pid": os.getpid(),
         "on": node,
+    }
+
+
+@contextmanager
+def at_once() -> Iterator[None]:
+    """Within it a command that trains has a result of each run at once."""
+
+    def worker(*_: object) -> LocalExecutor:
+        return LocalExecutor([{}], preload=())
+
+    session = partial(RunSession, call="suites.support.fake_training:result")
+    with (
+        mock.patch.object(running, "RunSession", session),
+        mock.patch.object(running, "local_executor", side_effect=worker),
+    ):
+        yield
+
+
+def result(model: str, seed: int, **others: Any) -> dict[str, Any]:
+    """Made up; it depends on model and seed."""
+    value = (0.5 if model.startswith("mtsa") else 0.6) + seed / 100
+    test = dict.fromkeys(("accuracy", "mse", "relative_mse"), value)
+    return {
+        "test": test,
+        "epochs": [{"epoch": 1, "loss": value, "dev": test, "seconds": 0.1}],
+        "chosen_epoch": 1,
+        "seconds": 0.1,
+        "parameters": 1,
+        "parameters_with_words": 1,
     }
 
 

@@ -1,7 +1,8 @@
 """Sessions of made-up measurements, real in all else, and a process that runs them to be killed.
 
 ``python -m suites.support.sessions`` loads everything once, then forks a driver for every journal
-folder that it reads from stdin; it prints the driver's process id, and how it ended.
+folder that it reads from stdin; it prints the driver's process id, and how it ended. With arguments
+it is ``attnbench`` with them.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from harness.case import Case, Problem
-from harness.measure import blocks, call
+from harness.measure import blocks, call, session
 from harness.measure.session import Session
 from harness.profile import load_profile
 from harness.registry import Registry
@@ -25,6 +26,13 @@ from suites.support.command_line import ROOT, environment
 
 HERE = "suites.support.sessions_tasks:"
 FINGERPRINT = {"device": "cpu", "model": "made up", "torch": "2", "allocator": "", "threads": 1}
+
+
+@dataclass
+class MadeUpSession(Session):
+    """Its margins are made up too."""
+
+    margin_call: str = f"{HERE}margin_case"
 
 
 def case(name: str, length: int = 8, phase: str = "forward", heads: int = 0) -> Case:
@@ -48,7 +56,7 @@ def made_up(folder: Path, count: int = 2, lengths: int = 1, **profile: Any) -> S
         budget_seconds=None,
         **profile,
     )
-    return Session(cases, chosen, Registry(), folder, FINGERPRINT, margin_call=f"{HERE}margin_case")
+    return MadeUpSession(cases, chosen, Registry(), folder, FINGERPRINT)
 
 
 def _preload(tasks: Any, registry: Any) -> tuple[str, ...]:
@@ -56,6 +64,7 @@ def _preload(tasks: Any, registry: Any) -> tuple[str, ...]:
 
 
 INSTEAD: list[tuple[Any, str, Any]] = [
+    (session, "Session", MadeUpSession),
     (blocks, "preload", _preload),
     (call, "TIME_CALL", f"{HERE}time_case"),
     (call, "MEMORY_CALL", f"{HERE}memory_case"),
@@ -107,9 +116,13 @@ class Launcher:
 
 
 def main() -> None:
-    """Fork a driver per line of stdin."""
+    """Fork a driver per line of stdin, or run a command."""
     for module, name, value in INSTEAD:
         setattr(module, name, value)
+    if sys.argv[1:]:
+        from harness import cli
+
+        sys.exit(cli.run(sys.argv[1:]))
     print(os.getpid(), flush=True)
     for line in sys.stdin:
         pid = os.fork()

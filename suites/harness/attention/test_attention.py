@@ -145,8 +145,7 @@ QUICK = "--recipe epochs=1 --recipe width=24 --recipe heads=2"
 
 def looked(line: str, folder: Path) -> dict[str, Any]:
     """The one record of a command."""
-    done = here(line, cwd=folder)
-    assert done.returncode == 0, done.stderr
+    done = here(line, cwd=folder, code=0)
     assert "rows sum to one within" in done.stdout
     (record,) = [r for r in journal.read(folder / "j").records if r["kind"] == "attention"]
     assert record["checks"]["row_error"] < 1e-5

@@ -20,9 +20,8 @@ from harness.experiments.model import check_read, meaning, one_sided, parse_mode
 from harness.experiments.sweep import Part, make_sweep
 from harness.registry import Registry
 from harness.train.task import task
-from suites.support.command_line import here
+from suites.support.command_line import TOY, here
 
-TASK = "mirrored_summation[length=4,width=4,k=2,train=200,test=100]"
 MISTAKES = """
 train mtsa --task trec --recipe highway=true
     highway is read for classification of pairs alone, and of trec none is
@@ -231,9 +230,8 @@ def test_a_mistake_is_told_before_anything_is_done(
     line: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("ATTNBENCH_DATA", raising=False)
-    done = here(line.replace("TASK", TASK), cwd=tmp_path)
-    assert done.returncode == 2
-    assert says.replace("TASK", TASK) in done.stderr
+    done = here(line.replace("TASK", TOY), cwd=tmp_path, code=2)
+    assert says.replace("TASK", TOY) in done.stderr
     assert done.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
@@ -241,13 +239,13 @@ def test_a_mistake_is_told_before_anything_is_done(
 @pytest.mark.parametrize(
     ("text", "model", "name", "says"),
     [
-        ("mtsa:degree_loss=squared", "mtsa", TASK, "degree_loss is read for relatedness alone"),
-        ("activation=elu", "mtsa", TASK, "activation is read for classification of pairs alone"),
-        ("bi_lstm:heads=3", "bi_lstm", TASK, "of bi_lstm.packed none has any; leave it"),
-        ("none:attention_dropout=0.2", "none", TASK, "a mechanism with attention dropout reads"),
-        ("additive:width=8", "additive", TASK, "a mechanism with a width of its own reads width"),
-        ("mtsa:heads=4", "mtsa[heads=2]", TASK, r"mtsa.fused\[heads=2\] say heads themselves"),
-        ("word_width=7", "mtsa", TASK, "alone, and of mirrored"),
+        ("mtsa:degree_loss=squared", "mtsa", TOY, "degree_loss is read for relatedness alone"),
+        ("activation=elu", "mtsa", TOY, "activation is read for classification of pairs alone"),
+        ("bi_lstm:heads=3", "bi_lstm", TOY, "of bi_lstm.packed none has any; leave it"),
+        ("none:attention_dropout=0.2", "none", TOY, "a mechanism with attention dropout reads"),
+        ("additive:width=8", "additive", TOY, "a mechanism with a width of its own reads width"),
+        ("mtsa:heads=4", "mtsa[heads=2]", TOY, r"mtsa.fused\[heads=2\] say heads themselves"),
+        ("word_width=7", "mtsa", TOY, "alone, and of mirrored"),
         ("degree_loss=squared", "mtsa", "trec", "of trec none is; leave it out"),
     ],
 )
@@ -293,8 +291,7 @@ def test_what_a_run_reads_is_taken(text: str, model: str, name: str) -> None:
 def test_a_width_of_words_is_taken_where_no_table_gives_one(command: str, tmp_path: Path) -> None:
     # What is refused then is the data directory, which is looked for after the recipe.
     options = "--recipe word_width=7 --vectors none --data nowhere --device cpu"
-    done = here(f"{command} {options}", cwd=tmp_path)
-    assert done.returncode == 2
+    done = here(f"{command} {options}", cwd=tmp_path, code=2)
     assert "nowhere" in done.stderr
     assert "word_width" not in done.stderr
 

@@ -44,8 +44,7 @@ def test_half_precision_breaks_where_single_does_not() -> None:
 
 def test_the_sweep_is_recorded_and_not_done_again(tmp_path: Path) -> None:
     line = "verify multi_cnn --stress --dtypes f32 --journal j --device cpu"
-    done = here(line, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = here(line, cwd=tmp_path, code=0)
     assert "multi_cnn.conv" in done.stdout
     (record,) = [r for r in journal.read(tmp_path / "j").records if r["kind"] == "stress"]
     assert (record["name"], record["dtype"], record["status"]) == ("multi_cnn.conv", "f32", "ok")
@@ -60,8 +59,7 @@ def test_what_gives_the_same_bits_stands_beside_the_verdict(
 ) -> None:
     monkeypatch.setattr(run, "COMPILE_SECONDS", 0.01)
     line = "verify none.fused --determinism --dtypes f64,f32 --journal j --device cpu --json o.json"
-    done = here(line, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = here(line, cwd=tmp_path, code=0)
     assert "same bits" in done.stdout
     assert "compiled not told" in done.stdout
     double, single = json.loads((tmp_path / "o.json").read_text())["rows"]
@@ -87,13 +85,12 @@ def test_determinism_goes_on_where_it_was_stopped(
             yield job, Outcome("timeout" if late else "ok", detail="", value={"verdict": "ok"})
 
     monkeypatch.setattr(run, "run_all", stopped)
-    monkeypatch.setattr(run, "COMPILE_SECONDS", 0.01)
+    monkeypatch.setattr(command, "beside", lambda *_: [])
     line = "verify none.fused --determinism --dtypes f32,f64,bf16 --journal j --device cpu"
     assert here(line, cwd=tmp_path).returncode == 130
     assert checked == ["f32"]
     for _ in range(2):
-        done = here(line, cwd=tmp_path)
-        assert done.returncode == 1, "what ran out of time says so, and is not waited for again"
+        done = here(line, cwd=tmp_path, code=1)
         assert "none.fused f32: timeout" in done.stdout
         assert checked == ["f32", "f64", "bf16"]
     here(line.replace(" --determinism", ""), cwd=tmp_path)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from rich.console import Console
 
 from harness.cli.running import Told
 from harness.cli.sweep import command, failures, print_table
@@ -26,7 +24,7 @@ from harness.registry import Registry
 from harness.train.encoder import encoder
 from harness.train.task import Task, task, tasks_named
 from suites.support import comparisons
-from suites.support.command_line import ROOT
+from suites.support.command_line import ROOT, printed
 from suites.support.made_up_records import RESULT
 
 FINGERPRINT = {"device": "cpu", "model": "made up"}
@@ -85,6 +83,12 @@ def test_task_by_task_and_for_each_seed_all_models() -> None:
         for seed in (4, 7)
         for model in (A, B)
     ]
+
+
+def test_one_name_of_sixteen_tasks_is_all_of_them() -> None:
+    found = declared(replace(TWO, tasks=("mtl16",))).entries
+    assert len(found) == 16 * 2 * 2
+    assert sum(e.run.task == "mtl16[domain=toys_games]" for e in found) == 4
 
 
 def test_parts_follow_each_other_and_no_run_is_there_twice() -> None:
@@ -302,10 +306,9 @@ def test_several_recipes_of_a_model_are_told_apart() -> None:
     (failed,) = failures(sweep, records, SWEPT)
     assert (failed["run"], failed["detail"]) == (names[2], "too fast")
     assert "--recipe epochs=1 --recipe rate=1e9 --again" in failed["command"]
-    out = Console(file=io.StringIO(), width=200)
-    print_table(out, sweep, records)
+    table = printed(lambda out: print_table(out, sweep, records))
     for more in ("", *RATES):
-        assert f"none.fused ({more}epochs=1)" in cast(io.StringIO, out.file).getvalue()
+        assert f"none.fused ({more}epochs=1)" in table
 
 
 RATES = ("rate=0.005, ", "rate=1e+09, ")
@@ -322,17 +325,14 @@ RESUMED = comparisons.run(
 
 
 def _said(record: dict[str, Any]) -> str:
-    out = Console(file=io.StringIO(), width=200)
-    Told(out, {}, lambda **_: None).finished(record)
-    return cast(io.StringIO, out.file).getvalue()
+    return printed(lambda out: Told(out, {}, lambda **_: None).finished(record))
 
 
 def test_a_resumed_run_took_the_time_of_all_its_pieces() -> None:
     assert "mtsa trec seed 0: ok in 60.7 min, 1 epochs" in _said(RESUMED)
     sweep = declared(Part(("mtsa",), ("trec",), (0,)))
-    out = Console(file=io.StringIO(), width=200)
-    print_table(out, sweep, {sweep.entries[0].run.key: RESUMED})
-    assert "3640.0" in cast(io.StringIO, out.file).getvalue()
+    known = {sweep.entries[0].run.key: RESUMED}
+    assert "3640.0" in printed(lambda out: print_table(out, sweep, known))
 
 
 def test_a_run_of_which_no_time_is_known_is_shown_without_one() -> None:

@@ -35,7 +35,7 @@ from harness.stats import (
     ratio_interval,
 )
 from harness.stats.timing import LogRatio
-from suites.support.command_line import ROOT, environment, here
+from suites.support.command_line import ROOT, here, started
 from suites.support.made_up_records import reading
 
 BASELINE = "multi_head.sdpa"
@@ -193,8 +193,7 @@ class TestJournals:
         after = {"mtsa.algorithm1": 1.5, "disa.broadcast": 5.0, "multi_cnn.conv": 0.5}
         write_journal(tmp_path / "base", before)
         write_journal(tmp_path / "head", after)
-        done = here("diff base head --json out.json", cwd=tmp_path)
-        assert done.returncode == 1
+        done = here("diff base head --json out.json", cwd=tmp_path, code=1)
         assert "only ratios to the baseline multi_head.sdpa are compared" in done.stdout
         assert "not of the same code" not in done.stdout
         result = json.loads((tmp_path / "out.json").read_text())
@@ -218,8 +217,7 @@ class TestJournals:
         write_journal(tmp_path / "base", {"mtsa.algorithm1": 1.2})
         write_journal(tmp_path / "head", {"mtsa.algorithm1": 1.2}, code="d")
         write_journal(tmp_path / "head", {"mtsa.algorithm1": 9.0}, model="newer CPU")
-        done = here("diff base head", cwd=tmp_path)
-        assert done.returncode == 0
+        done = here("diff base head", cwd=tmp_path, code=0)
         assert "several devices; compared on some CPU" in done.stdout
         assert "not of the same code" in done.stdout
 
@@ -242,8 +240,7 @@ class TestJournals:
         write_journal(tmp_path / "base", {"mtsa.algorithm1": 1.2})
         write_journal(tmp_path / "other", {"mtsa.algorithm1": 1.2}, threads=8, torch="2.12.0")
         (tmp_path / "empty").mkdir()
-        done = here(f"diff {arguments}", cwd=tmp_path)
-        assert done.returncode == 2
+        done = here(f"diff {arguments}", cwd=tmp_path, code=2)
         assert says in done.stderr
         assert done.stderr.count("\n") == 1
 
@@ -457,14 +454,8 @@ def test_what_is_stopped_leaves_a_readable_journal_and_no_worktree(
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     line = f"base changed --only multi_cnn.conv {SMALL} --blocks 50"
-    process = subprocess.Popen(
-        [sys.executable, "-c", START, str(repository.root), *line.split()],
-        cwd=tmp_path,
-        text=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env=environment(TMPDIR=str(temporary)),
-    )
+    given = ("-c", START, repository.root, *line.split())
+    process = started(*given, cwd=tmp_path, TMPDIR=str(temporary))
     until = time.monotonic() + 120
     while time.monotonic() < until and process.poll() is None:
         files = list(tmp_path.glob("results/*.jsonl"))

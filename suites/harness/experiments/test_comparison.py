@@ -22,6 +22,7 @@ from harness.stats import compare_folds, compare_means, equivalence
 from harness.train.data.corpora import corpora, is_known
 from harness.train.task import task
 from reports.pages.comparison.page import begin
+from suites.support.command_line import TOY
 from suites.support.comparisons import (
     HIGH,
     LOW,
@@ -166,6 +167,9 @@ def test_data_that_are_not_the_known_corpus_are_told() -> None:
         found = judged(design(), [*runs(A, HIGH, data=data), *runs(B, LOW, data=data)])
         assert warned("this is not the trec of attnbench data list", found) == told
         assert found.difference is not None
+    few = [run for m in (A, B) for run in runs(m, HIGH, "snli", examples={"train": 30})]
+    told_of = judged(design(task="snli"), few)
+    assert warned("not snli: trained on 30 examples, snli has 549,367", told_of)
     assert is_known("mirrored_summation[k=3]", "0" * 16) is None
     assert is_known("snli", "0" * 16) is None
     assert is_known("a task of another version", "0" * 16) is None
@@ -398,9 +402,6 @@ def test_runs_without_a_partner_count_too() -> None:
     assert nothing.sentence.endswith("unpaired, and not a run of each is finished")
 
 
-TASK = "mirrored_summation[length=4,width=4,k=2,train=200,test=100]"
-
-
 def test_the_command_declares_it_and_the_page_says_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -412,7 +413,7 @@ def test_the_command_declares_it_and_the_page_says_it(
             writer.append(record)
         for one in missing:
             value = (HIGH if one.model.mechanism == "mtsa" else LOW)[one.seed]
-            made = run(str(one.model), one.seed, value, TASK, key=one.key)
+            made = run(str(one.model), one.seed, value, TOY, key=one.key)
             writer.append({k: v for k, v in made.items() if k not in ("session", "at")})
         writer.close()
 
@@ -420,7 +421,7 @@ def test_the_command_declares_it_and_the_page_says_it(
     monkeypatch.setattr(compare, "train_missing", write)
     monkeypatch.setattr(compare, "refuse_unbuildable", lambda *_: None)
     monkeypatch.setattr(compare, "verified_or_refused", lambda *_: None)
-    line = ["compare", "mtsa", "multi_head", "--task", TASK, "--device", "cpu"]
+    line = ["compare", "mtsa", "multi_head", "--task", TOY, "--device", "cpu"]
     assert cli([*line, "--unpaired"]) == 0
     assert "5 and 5 unpaired seeds (Welch, p = " in " ".join(capsys.readouterr().out.split())
     page = begin(journal="results", device="", out="", page="comparison")
@@ -438,17 +439,18 @@ def test_the_command_declares_it_and_the_page_says_it(
     places = [shown.index(word) for word in words]
     assert places == sorted(places)
     assert "did better than" not in shown
-    assert "pairs" not in shown.replace(task(TASK).summary, "")
+    assert "pairs" not in shown.replace(task(TOY).summary, "")
     assert cli(line) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "10 of them already there" in told
     assert "paired was declared after the unpaired results had been seen" in told
     both = conclusions(journal.read(tmp_path / "results").records)
     assert [c.comparisons[0].paired for c in both] == [False, True], "one replaced the other"
+    assert both[0].comparisons[0].values == both[1].comparisons[0].values, "of the same runs"
 
 
 def test_designs_that_were_declared_before_keep_their_keys() -> None:
-    registry, toy = Registry(), task(TASK)
+    registry, toy = Registry(), task(TOY)
     models = [parse_model(name, registry) for name in ("mtsa", "multi_head")]
     around = Surroundings(registry, {"device": "cpu"})
     one, other = (

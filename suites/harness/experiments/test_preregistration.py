@@ -16,7 +16,6 @@ from harness.experiments.conclusion import Comparison, conclude, conclusions
 from harness.experiments.declare import planned
 from harness.experiments.warnings import VOIDS
 from harness.options.train import CompareOptions
-from suites.support.command_line import ROOT
 from suites.support.comparisons import (
     HIGH,
     LOW,
@@ -219,21 +218,6 @@ def test_the_newest_design_of_each_question_counts() -> None:
     assert conclusions([declared(5, NOW)]) == []  # no run was recorded: a mistake in the command
 
 
-def test_pairing_after_the_unpaired_results_were_seen_is_told_and_replaces_nothing() -> None:
-    free = declared(5, "2026-01-01", key="free", question="u", paired=False, paired_question="q")
-    look = {"kind": "verdict", "key": "v", "design": "free", "at": "2026-01-05T00:00"}
-    records = [
-        *session_of("then", free, *pairs()),
-        *session_of("look", look),
-        *session_of("now", declared(5, NOW, paired_question="q")),
-    ]
-    told = "paired was declared after the unpaired results had been seen"
-    assert warned(told, shown(records))
-    both = [c.comparisons[0] for c in conclusions(records)]
-    assert [c.paired for c in both] == [False, True]
-    assert both[0].values == both[1].values, "of the same runs"
-
-
 MODELS = ("disa.plain", "bi_lstm.packed", "none.fused", "mtsa.fused")
 
 
@@ -371,15 +355,6 @@ def test_the_command_says_nothing_beside_a_file(file: Path) -> None:
     for beside in (*besides, {"unpaired": True}):
         with pytest.raises(UsageError, match="only the file may say it"):
             planned(CompareOptions(plan=file, **beside))
-
-
-DESIGNS = [p for p in sorted((ROOT / "plans").glob("*.toml")) if "\nquestion =" in p.read_text()]
-
-
-@pytest.mark.parametrize("path", DESIGNS, ids=lambda p: p.stem)
-def test_designs_of_the_repository_can_be_read(path: Path) -> None:
-    _, plan = planned(CompareOptions(plan=path))
-    assert plan["question"].endswith("?")
 
 
 PLAN: dict[str, Any] = {

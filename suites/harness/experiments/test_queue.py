@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -39,20 +39,9 @@ from harness.records.published import pack
 from harness.records.sharing import Reservations
 from harness.registry import Registry
 from reports.core import source
-from suites.support.command_line import environment, here
-from suites.support.fake_training import FINGERPRINT, begun, do_locally, fake_run
+from suites.support.command_line import TOY, here, started
+from suites.support.fake_training import FINGERPRINT, at_once, begun, do_locally, fake_run
 from suites.support.made_up_records import RESULT, unsealed
-
-
-def driver(*arguments: object) -> subprocess.Popen[str]:
-    """Start a session of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "suites.support.fake_training", *map(str, arguments)],
-        env=environment(),
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
 
 
 def written(folder: Path) -> list[dict[str, Any]]:
@@ -97,6 +86,15 @@ def test_a_failed_run_does_not_end_the_others(tmp_path: Path) -> None:
     assert set(finished(tmp_path / "results")) == {todo[i].key for i in (0, 2, 4)}
 
 
+def test_what_depends_on_the_moment_is_tried_again(tmp_path: Path) -> None:
+    statuses = ("ok", "diverged", "unsupported", "oom", "crash")
+    with journal.Writer(tmp_path, {"fingerprint": {}}) as writer:
+        for status in statuses:
+            run = {"kind": "run", "key": status, "model": "mtsa", "seed": 0, "status": status}
+            writer.append({**run, **RESULT})
+    assert set(finished(tmp_path)) == {"ok", "diverged", "unsupported"}
+
+
 def test_a_users_mistake_ends_what_is_strict(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"mtsa\.algorithm1 seed 0: nothing to train on"):
         do_locally(tmp_path / "results", [fake_run(tmp_path, 0, "mistake")])
@@ -138,7 +136,8 @@ def test_a_node_that_does_not_see_the_folder_keeps_no_checkpoint(tmp_path: Path)
 
 
 def test_two_sessions_at_once_share_the_work(tmp_path: Path) -> None:
-    both = [driver(tmp_path / "results", tmp_path, "0.2", 12) for _ in range(2)]
+    how = ("-m", "suites.support.fake_training", tmp_path / "results", tmp_path, "0.2", 12)
+    both = [started(*how) for _ in range(2)]
     said = [process.communicate(timeout=60)[0].split() for process in both]
     assert [process.returncode for process in both] == [0, 0]
     assert set(Counter(begun(tmp_path)).values()) == {1}, "a run was trained twice"
@@ -411,11 +410,11 @@ def test_a_busy_cluster_is_waited_for(
         next(executor.run(jobs(), on_tick))
 
 
-PLAN = """
+PLAN = f"""
 question = "Is it better?"
 models = ["mtsa"]
 baseline = "multi_head"
-tasks = ["mirrored_summation[length=4,width=4,k=2,train=200,test=100]"]
+tasks = ["{TOY}"]
 seeds = 3
 recipe = ["epochs=2", "width=8", "heads=2", "hidden=4"]
 family = "this one"
@@ -428,6 +427,7 @@ def on_machine(name: str, folder: Path, plan: str = "asked.toml") -> tuple[str, 
     """What comparing by a design file says on a machine of that name, and concludes."""
     known = {**device.device_fingerprint("cpu"), "model": name}
     with (
+        at_once(),
         mock.patch.object(declare, "device_fingerprint", return_value=known),
         mock.patch.object(compare, "verified_or_refused"),  # tried elsewhere
     ):
@@ -457,6 +457,9 @@ def test_a_design_file_goes_on_on_another_machine_pair_by_pair(
 ) -> None:
     folder, said, found = went_on
     assert "6 runs, 2 of them already there (2 from another machine)" in said
+    sha = hashlib.sha256(PLAN.encode()).hexdigest()
+    assert {r["plan"] for r in written(folder / "results")} == {sha}
+    assert f"asked in asked.toml (not committed, SHA-256 {sha[:10]}): Is it better?" in said
     # The half pair is trained again: no pair is of two machines.
     counts = Counter(r["fingerprint"] for r in written(folder / "results"))
     assert sorted(counts.values()) == [3, 4]

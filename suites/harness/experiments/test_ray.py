@@ -216,7 +216,8 @@ def test_the_records_are_those_of_this_machine(cluster: Any, tmp_path: Path) -> 
 
 def test_no_cluster_is_told_in_one_line(tmp_path: Path) -> None:
     sweep = "sweep --models mtsa --tasks mirrored_summation --device cpu"
-    done = here(*sweep.split(), "--executor", "ray", "--address", "127.0.0.1:1", cwd=tmp_path)
-    assert done.returncode == 2, done.stdout + done.stderr
+    done = here(
+        *sweep.split(), "--executor", "ray", "--address", "127.0.0.1:1", cwd=tmp_path, code=2
+    )
     assert "--address 127.0.0.1:1: no Ray cluster" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -20,9 +19,9 @@ from harness.isolate import Interpreter, Limits, Outcome, StartError, Wrong
 from harness.isolate.interpreter import Mode
 from harness.isolate.outcome import kind_of, of_death, of_exception
 from reference_impls.mechanism import BadOption, Unsupported
+from suites.support.command_line import started
 
 HERE = "suites.support.isolated_tasks:"
-REPOSITORY = Path(__file__).parents[3]
 MIB = 2**20
 MODES: tuple[Mode, ...] = ("fork", "persistent", "spawn")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="uses /proc or RLIMIT_DATA")
@@ -63,18 +62,6 @@ def noted(file: Path) -> list[int]:
     """Process ids of a task and of the daemon that it left, which it has written to a file."""
     assert soon(lambda: file.exists() and len(file.read_text().split()) == 2, 20)
     return [int(pid) for pid in file.read_text().split()]
-
-
-def driver(code: str, *arguments: object) -> subprocess.Popen[str]:
-    """A program that uses interpreters, in a session of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        cwd=REPOSITORY,
-        start_new_session=True,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
 
 
 def _state(pid: int) -> str:
@@ -419,7 +406,7 @@ with Interpreter(sys.argv[1], preload=()) as interpreter:
     ],
 )
 def test_no_orphan_outlives_its_driver(mode: str, how: str, number: int, tmp_path: Path) -> None:
-    begun = driver(DRIVER, mode, how, tmp_path / "pids")
+    begun = started("-c", DRIVER, mode, how, tmp_path / "pids")
     assert begun.stdout is not None
     pids = [int(begun.stdout.readline()), *noted(tmp_path / "pids")]
     # To the whole group, as a terminal sends ctrl-C.
@@ -435,7 +422,7 @@ def test_no_orphan_outlives_its_driver(mode: str, how: str, number: int, tmp_pat
 def test_a_task_outlives_neither_when_driver_and_server_are_killed(
     mode: str, tmp_path: Path
 ) -> None:
-    with driver(DRIVER, mode, "c", tmp_path / "pids") as begun:
+    with started("-c", DRIVER, mode, "c", tmp_path / "pids") as begun:
         assert begun.stdout is not None
         server = int(begun.stdout.readline())
         worker, daemon = noted(tmp_path / "pids")

@@ -17,7 +17,7 @@ from harness.measure.call import least_bytes, without_room
 from harness.measure.frontier import Bounds, Search
 from harness.records import journal
 from harness.registry import Registry
-from suites.support.sessions import FINGERPRINT, INSTEAD, case, ignore, made_up
+from suites.support.sessions import FINGERPRINT, case, ignore, made_up
 
 GIB = 2**30
 
@@ -69,10 +69,8 @@ def test_on_a_gpu_only_what_is_drawn_on_the_host_counts(
 
 
 def test_a_size_beyond_the_machine_is_oom_at_once_in_a_bench(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module, name, value in INSTEAD:
-        monkeypatch.setattr(module, name, value)
     session = made_up(tmp_path)
     machine = int(least_bytes(session.cases[0], session.registry))
     assert machine < least_bytes(case("multi_cnn.conv"), session.registry)

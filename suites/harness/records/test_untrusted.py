@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import html
-import io
 import json
 from functools import partial
 from pathlib import Path
@@ -130,7 +129,7 @@ def _read_all(folder: Path) -> journal.Journal:
     runs = [r for r in found.records if r["kind"] == "run"]
     checks([], runs)
     for run in runs:
-        _show(Console(file=io.StringIO()), run, task("trec"), "dev")
+        _show(Console(quiet=True), run, task("trec"), "dev")
         run_seconds(run)
     Durations({}, 2, found.records)
     with contextlib.suppress(UsageError):  # too few pairs, say

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,7 @@ from harness.train.checkpoint import Checkpoint
 from harness.train.reinforce import StagedTrainer
 from harness.train.task import task
 from harness.train.trainer import Trainer
-from suites.support.command_line import environment
+from suites.support.command_line import started
 from suites.support.training import STEPS, numbers, small, train, trained
 
 
@@ -219,9 +217,7 @@ def test_a_session_that_is_killed_goes_on_inside_its_run(folder: Path, tmp_path:
     places = tmp_path / "checkpoints"
     told = f"{str(folder)!r}, {str(tmp_path)!r}"
     code = f"from {__name__} import session; session({told})"
-    first = subprocess.Popen(
-        [sys.executable, "-c", code], env=environment(), start_new_session=True
-    )
+    first = started("-c", code)
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and first.poll() is None:
         found = list(places.glob("*.pt")) if places.exists() else []

@@ -26,7 +26,7 @@ from harness.train.task import Data, family_of, gathered, load, task, tasks, tas
 from suites.support.command_line import here
 from suites.support.made_up_data import write_data_directory, write_reviews, write_table
 from suites.support.real_data import REAL, real
-from suites.support.training import loaded
+from suites.support.training import loaded, train
 
 COLUMNS = ("domain", "label", "text")
 DOMAINS = tasks()["mtl16"].choices["domain"]
@@ -77,8 +77,7 @@ def test_the_name_alone_is_all_sixteen() -> None:
     ],
 )
 def test_a_wrong_domain_is_told(line: str, says: str, tmp_path: Path, reviews: Path) -> None:
-    done = here(*line.split(), "--data", str(reviews), "--device", "cpu", cwd=tmp_path)
-    assert done.returncode == 2, done.stdout + done.stderr
+    done = here(*line.split(), "--data", str(reviews), "--device", "cpu", cwd=tmp_path, code=2)
     with pytest.raises(AssertionError, match=says):
         raise AssertionError(done.stderr.strip())
     assert done.stderr.strip().count("\n") == 0
@@ -173,20 +172,8 @@ def test_a_comparison_declares_all_sixteen_as_one_family(reviews: Path) -> None:
     assert {design.record["margin"] for design in family.designs} == {0.01}
 
 
-def test_a_sweep_crosses_all_sixteen(tmp_path: Path, reviews: Path) -> None:
-    line = f"sweep --models none,mtsa --tasks mtl16 --seeds 3 --dry-run {SMALL} --data {reviews}"
-    done = here(line, cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "96" in done.stdout
-    assert done.stdout.count("mtl16[domain=toys_games]") >= 1
-
-
-def test_one_of_them_trains(tmp_path: Path, reviews: Path) -> None:
-    line = f"train none --task mtl16[domain=music] {SMALL} --data {reviews} --json out.json"
-    done = here(line, cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "mtl16: mtl16/train.tsv in" in done.stderr, "made up, and told so"
-    record = json.loads((tmp_path / "out.json").read_text())
+def test_one_of_them_trains(reviews: Path) -> None:
+    record = train(reviews, "none", "mtl16[domain=music]", epochs=1)
     assert record["examples"] == {"train": 6, "dev": 200, "test": 8}
     assert record["test_tokens"] == pytest.approx(39.0, abs=1)
     assert 0 < record["test_seconds"] < record["seconds"]
@@ -195,8 +182,7 @@ def test_one_of_them_trains(tmp_path: Path, reviews: Path) -> None:
 @pytest.mark.nightly
 def test_all_sixteen_are_compared_and_judged_together(tmp_path: Path, reviews: Path) -> None:
     line = f"compare none source2token --task mtl16[longest=6] --seeds 1 {SMALL} --data {reviews}"
-    done = here(line, "--json", "out.json", cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = here(line, "--json", "out.json", cwd=tmp_path, code=0)
     said = " ".join((done.stdout + done.stderr).split())
     assert said.count("is not the file of attnbench data list") == 2, "once, not for every domain"
     assert said.count("this is not the mtl16[longest=6] of attnbench data list") == 1

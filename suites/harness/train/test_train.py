@@ -41,8 +41,6 @@ from suites.support.training import STEPS, kept, loaded, losses, numbers, small,
 @pytest.mark.parametrize(
     ("model", "name", "recipe"),
     [
-        ("mtsa", "trec", {}),
-        ("multi_head", "sick_relatedness", {}),
         ("bi_lstm", "trec", {"optimiser": "adam"}),
         # It has no width of its own: it pools the words, as papers' "no context fusion" row.
         ("source2token", "sick_relatedness", {"width": 30}),
@@ -51,6 +49,7 @@ from suites.support.training import STEPS, kept, loaded, losses, numbers, small,
 def test_the_same_run_twice_is_the_same(
     folder: Path, model: str, name: str, recipe: dict[str, Any]
 ) -> None:
+    """Of other models it is tried by runs that died."""
     first, again, other = (train(folder, model, name, s, epochs=2, **recipe) for s in (0, 0, 1))
     assert numbers(first) == numbers(again)
     assert numbers(first) != numbers(other)

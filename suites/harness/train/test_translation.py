@@ -28,7 +28,7 @@ from harness.train.trainer import mean_state, warmth
 from reference_impls.models.translation import EncoderLayer
 from suites.support.made_up_data import write_table
 from suites.support.real_data import REAL, real
-from suites.support.training import kept, loaded, numbers, small, train
+from suites.support.training import kept, loaded, small, train
 
 COLUMNS = ("en_tok", "de_tok")
 WORDS = {"a": "ein", "man": "mann", "dog": "hund", "sees": "sieht", "the": "der", "red": "rote"}
@@ -284,7 +284,6 @@ def test_a_run_keeps_what_it_said_and_both_test_sets_are_judged(
     assert record["decoding"]["beams"] == 4
     assert "tok:none" in record["signatures"]["bleu"]
     assert 0 < record["padding"] < 0.5
-    assert numbers(train_run(model="mtsa_nmt", vectors="none", **call)) == numbers(record)
 
 
 @pytest.mark.parametrize("model", ["mtsa_nmt", "multi_head", "msmsa"])

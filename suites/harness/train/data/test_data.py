@@ -449,8 +449,7 @@ def test_data_list_says_what_there_is(
     assert {c["name"] for c in json.loads((tmp_path / "list.json").read_text())} == set(corpora())
     for elsewhere in ("hub", str(tmp_path / "gone")):
         monkeypatch.setenv("ATTNBENCH_DATA", elsewhere)
-        done = here("data", "list", "trec", cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
+        done = here("data", "list", "trec", cwd=tmp_path, code=0)
         assert "DIR/trec/train.tsv.gz: 5,452 rows" in done.stdout
     there = here("data", "list", "trec", "--data", str(folder), cwd=tmp_path)
     assert f"{folder}/trec/train.tsv.gz" in there.stdout

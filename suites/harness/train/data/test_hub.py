@@ -20,7 +20,6 @@ from harness.train.data.directory import VARIABLE, digest_of, read_table
 from harness.train.data.hub import CONVERSIONS, HubSplit, clean, mr, trec
 from harness.train.task import task
 from suites.support.made_up_data import made_up_corpus, write_table
-from suites.support.real_data import REAL, real
 
 if os.environ.get("CI"):
     import datasets  # CI installs it: there these tests are never left out
@@ -240,18 +239,3 @@ def test_every_source_on_the_hub_is_pinned_and_converted() -> None:
     assert set(sources) == set(CONVERSIONS)
     for source in sources.values():
         assert re.fullmatch("[0-9a-f]{40}", source.revision)
-
-
-@real("trec/train.tsv.gz", "mr/all.tsv.gz", "multi30k/train.tsv.gz", "ud_ewt/train.tsv.gz")
-@pytest.mark.parametrize("name", list(CONVERSIONS))
-def test_what_others_make_of_the_real_corpora_comes_back(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    corpus = corpora()[name]
-    source = _elsewhere(corpus.hub, tmp_path / "published")
-    _publish(MAKERS[name](REAL), source)
-    monkeypatch.setattr(hub, "corpora", lambda: {name: replace(corpus, hub=source)})
-    found = hub.directory(name, task(name).files, tmp_path)
-    for file in task(name).files:
-        assert digest_of([found / f"{file}.gz"]) == digest_of([REAL / f"{file}.gz"])
