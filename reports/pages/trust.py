@@ -28,9 +28,7 @@ from reports.core.page import DevicePage, Shown, remark, says, together, warns
 from reports.core.sentences import drift_sentences
 from reports.core.style import NOT_SHOWN, VERMILION, look
 
-KINDS = ("time", "anchor", "margin")
 STILL = "No movement of the machine is shown, and no ratio that moved."
-NONE = "Nothing was measured on this device: attnbench bench measures, with an A/A control."
 MOST_LINES = 8
 
 
@@ -181,8 +179,8 @@ def margins(found: Sequence[Margin]) -> Figure:
 class Trusted(DevicePage):
     """What may be believed; every method shows one piece of the page."""
 
-    kinds = KINDS
-    none = NONE
+    kinds = ("time", "anchor", "margin")
+    none = "Nothing was measured on this device: attnbench bench measures, with an A/A control."
 
     @cached_property
     def measured(self) -> Costs:
@@ -246,7 +244,7 @@ class Trusted(DevicePage):
     def drift(self) -> Shown:
         """What moved during the session."""
         if not self.measured.rows:
-            return remark(NONE)
+            return remark(self.none)
         told = drift_sentences(self.measured.drifts, self.measured.rows, self.measured.baseline)
         figure = drift(self.measured.times, self.measured.baseline)
         pieces = [says([*(told or [STILL]), *self._too_few()])]

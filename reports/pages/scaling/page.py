@@ -21,19 +21,18 @@ from reports.pages.scaling import stress as numerics
 from reports.pages.scaling.figures import Fit
 from reports.pages.scaling.growth import Grown, grown
 
-KINDS = TIMED
-MORE = ("frontier", "stress")
-"""Kinds that have a section of their own here, with a bench or without."""
-NONE = "There is no bench in this journal: attnbench bench measures one."
 PHASES = ("forward", "training")
 
 
 class Scaling(DevicePage):
-    """Costs against length; every method shows one piece of the page."""
+    """Costs against length; every method shows one piece of the page.
 
-    kinds = (*KINDS, *MORE)
-    footed = (*KINDS, "memory", *MORE)
-    none = NONE
+    Frontiers and stress have sections of their own, with a bench or without.
+    """
+
+    kinds = (*TIMED, "frontier", "stress")
+    footed = (*kinds, "memory")
+    none = "There is no bench in this journal: attnbench bench measures one."
 
     @cached_property
     def measured(self) -> Costs:
@@ -62,9 +61,9 @@ class Scaling(DevicePage):
 
     def about(self) -> Shown:
         """Which records these are, and of what else there are some."""
-        others = [d.title for d in self.source.devices if d is not self.device and d.has(*KINDS)]
+        others = [d.title for d in self.source.devices if d is not self.device and d.has(*TIMED)]
         also = f"Measured too, and never mixed with this: {'; '.join(others)}." if others else ""
-        return together(super().about(), *([] if self.rows else [says([NONE])]), remark(also))
+        return together(super().about(), *([] if self.rows else [says([self.none])]), remark(also))
 
     def sentences(self) -> Shown:
         """Cost, crossover, memory and correctness of the subject."""
@@ -276,7 +275,7 @@ class Scaling(DevicePage):
     def cases(self) -> Shown:
         """Every case with its numbers."""
         if not self.rows:
-            return remark(NONE)
+            return remark(self.none)
         groups: dict[str, list[Row]] = {}
         for r in self.rows:
             c = r.columns
@@ -300,7 +299,7 @@ class Scaling(DevicePage):
 
     def _no_sweep(self) -> Shown:
         if not self.rows:
-            return remark(NONE)
+            return remark(self.none)
         return remark("No implementation was measured at two lengths or more.")
 
     def _fits(self, phase: str, cost: str) -> list[Fit]:
