@@ -67,13 +67,18 @@ class DeviceRecords:
         return str(self.fingerprint.get("device"))
 
     @property
+    def name(self) -> str:
+        """``AMD EPYC (cpu)``."""
+        return f"{self.fingerprint.get('model')} ({self.kind})"
+
+    @property
     def title(self) -> str:
         """``AMD EPYC (cpu), torch 2.13.0+cpu, 2 CPU threads``, and variables that were set."""
         f = self.fingerprint
         variables = f.get("variables")
         known = variables if isinstance(variables, Mapping) else {}
         of_it = (
-            f"{f.get('model')} ({f.get('device')})",
+            self.name,
             f"torch {f.get('torch')}",
             f"{f.get('threads')} CPU threads",
             *(f"{name}={value}" for name, value in sorted(known.items())),

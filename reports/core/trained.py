@@ -144,6 +144,12 @@ class ModelRuns:
         return f"{len(folds)} folds{again}"
 
 
+def mean_text(unit: Unit, e: MeanInterval) -> str:
+    """``86.25 [85.10, 87.40]``."""
+    ends = "" if math.isnan(e.low) else f" [{unit.number(e.low)}, {unit.number(e.high)}]"
+    return f"{unit.number(e.mean)}{ends}"
+
+
 def per_unit(runs: Sequence[Mapping[str, Any]], value: Any) -> list[float]:
     """A number per seed (of a family its mean over tasks), or per fold its mean over seeds."""
     found: dict[Any, list[float]] = {}

@@ -72,12 +72,6 @@ class Control:
     ratios: tuple[float, ...]
 
     @property
-    def order(self) -> tuple[Any, ...]:
-        """Sorts controls by what they are of."""
-        p = self.problem
-        return (p["phase"], str(p["dtype"]), str(p["settings"]), -p["batch"], p["length"])
-
-    @property
     def label(self) -> str:
         """``training, B64 N64, f32, 1-thread``."""
         p = self.problem
@@ -202,7 +196,12 @@ class Trusted(DevicePage):
             if ratios:
                 problem = dict(zip(PROBLEM, values, strict=True))
                 found.append(Control(problem, ratio_interval(ratios), tuple(ratios)))
-        return sorted(found, key=lambda c: c.order)
+
+        def order(c: Control) -> tuple[Any, ...]:
+            p = c.problem
+            return (p["phase"], str(p["dtype"]), str(p["settings"]), -p["batch"], p["length"])
+
+        return sorted(found, key=order)
 
     @cached_property
     def margins(self) -> list[Margin]:

@@ -11,7 +11,7 @@ from harness.train.recipe import CEILINGS, identity
 from reports.core.page import Output, Shown, remark, together
 from reports.core.trained import Against, ModelRuns, TaskRuns, against
 from reports.pages.corpora.printed import COMPONENTS
-from reports.pages.corpora.tables import head
+from reports.pages.corpora.tables import NUMBERS, head
 
 CAUSES = {"vectors": "vectors {}", "width": "width {:,}", "patience": "all steps"}
 """What a gap to a printed value is known to come from, by what its fuller setting is called.
@@ -110,10 +110,7 @@ def table(
                 "cause": cause,
                 "with": one,
                 "in_place_of": other,
-                "difference": pair.difference.difference,
-                "low": pair.difference.low,
-                "high": pair.difference.high,
-                "p": pair.difference.p,
+                **{name: getattr(pair.difference, name) for name in NUMBERS},
                 "replicates": len(pair.values.rows),
             }
         )

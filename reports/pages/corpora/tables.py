@@ -12,6 +12,8 @@ from reports.core.tables import Cell
 from reports.core.trained import Against, TaskRuns
 
 APART = ("better", "worse")
+NUMBERS = ("difference", "low", "high", "p")
+"""Of a difference, in a file."""
 
 
 def head(task: TaskRuns, trained: Sequence[str] = ()) -> str:
@@ -80,7 +82,7 @@ def differences(
                 "metric": one.model.metric,
                 "model": one.model.model,
                 "other": one.other.model,
-                **{name: getattr(d, name) for name in ("difference", "low", "high", "p")},
+                **{name: getattr(d, name) for name in NUMBERS},
                 "p_holm": one.adjusted_p,
                 "hedges_g": d.hedges_g,
                 "minimum_detectable_effect": d.detectable_among(len(found)),
