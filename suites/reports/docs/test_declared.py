@@ -12,17 +12,12 @@ from harness.train.task import tasks_named
 from reports.core.source import Source
 from reports.docs import declared, reached
 from reports.docs.plain import text_of
+from suites.reports.conftest import on
 from suites.support.comparisons import B, run
 from suites.support.declared import compared, planned
 from suites.support.domains import reviewed
 
 LSTM, NONE = "bi_lstm.packed", "none.fused"
-
-
-def on(source: Source, *records: list[dict[str, Any]]) -> Source:
-    """A source with one device that has these records."""
-    every = tuple(r for some in records for r in some)
-    return replace(source, devices=(replace(source.devices[0], records=every),))
 
 
 def test_exploratory_experiments_have_a_list_of_their_own(source: Source) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from harness.experiments.conclusion import conclusions
@@ -18,6 +17,7 @@ from reports.pages.corpora.tables import differences as judged_together
 from reports.pages.corpora.tables import head
 from reports.pages.experiments import Experiments
 from reports.pages.size.accuracy import accuracy_table, difference_text, differences
+from suites.reports.conftest import on
 from suites.support.comparisons import HIGH, LOW, B
 from suites.support.declared import COMMON, PAPER, compared, planned
 
@@ -32,12 +32,6 @@ def row(*records: list[dict[str, Any]]) -> dict[str, str]:
     (only,) = accuracy_table(differences(found, SIZE), SIZE, "model")
     assert only.pop("model") == "mtsa"
     return only
-
-
-def on(source: Source, *records: list[dict[str, Any]]) -> Source:
-    """A source with one device that has these records."""
-    every = tuple(r for some in records for r in some)
-    return replace(source, devices=(replace(source.devices[0], records=every),))
 
 
 def test_only_what_was_trained_alike_stands_in_one_column() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from reports.core.source import DeviceRecords, Source
 from reports.pages.comparison import figures, learning
 from reports.pages.experiments import Experiments
 from reports.pages.size.accuracy import difference_text
+from suites.reports.conftest import on
 from suites.support.comparisons import (
     HIGH,
     LOW,
@@ -54,8 +54,7 @@ def test_the_list_of_experiments_counts_no_verdict_after_unequal_training(
         return runs(model, values, **told)
 
     for steps, said in ((10, "1 better."), (14, "1 better (not counted).")):
-        records = [design(), *trained(A, HIGH, steps), *trained(B, LOW, 10)]
-        alone = replace(source, devices=(replace(source.devices[0], records=tuple(records)),))
+        alone = on(source, [design()], trained(A, HIGH, steps), trained(B, LOW, 10))
         assert said in Experiments(alone, Output(tmp_path, "page")).about().html
 
 
@@ -72,8 +71,7 @@ def test_the_list_of_experiments_says_by_which_recipe_and_vectors(
         of_both = zip((A, B), (HIGH, LOW), (mine, others), strict=True)
         more: dict[str, Any] = {"epochs": epochs, "vectors": vectors}
         trained = (runs(m, v, recipe=recipe, **more) for m, v, recipe in of_both)
-        records = (design(), *chain.from_iterable(trained))
-        alone = replace(source, devices=(replace(source.devices[0], records=records),))
+        alone = on(source, [design()], *trained)
         shown = Experiments(alone, Output(tmp_path, "page")).table().html
         assert f">{said}</td>" in shown
         assert ">5 seeds</td>" in shown

@@ -20,7 +20,7 @@ from reports.core.page import Output
 from reports.core.trained import trained_tasks
 from reports.pages.comparison import families
 from suites.support.comparisons import B
-from suites.support.domains import GAINS, SEEDS, TASKS, TOKENS, reviewed, value
+from suites.support.domains import GAINS, SEEDS, TASKS, TOKENS, averages, reviewed, value
 
 MS, LSTM = "multi_scale_transformer.windowed", "bi_lstm.packed"
 
@@ -30,10 +30,6 @@ def shown(tmp_path: Path) -> tuple[str, Path]:
     records = reviewed()
     piece = families.shown(Output(tmp_path, "page"), conclude(records[0], records))
     return piece.html, tmp_path
-
-
-def averages(model: str) -> list[float]:
-    return [float(np.mean([value(model, i, s) for i in range(16)])) for s in range(SEEDS)]
 
 
 def rows(folder: Path, name: str) -> dict[tuple[str, str], dict[str, Any]]:
