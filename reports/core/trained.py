@@ -21,12 +21,7 @@ from harness.experiments.replicates import (
     unit_of,
     units_of,
 )
-from harness.experiments.warnings import (
-    DECIDED,
-    NOT_COUNTED,
-    selecting_everything,
-    training_flaws,
-)
+from harness.experiments.warnings import DECIDED, NOT_COUNTED, selecting_everything, training_flaws
 from harness.stats import (
     MeanDifference,
     MeanInterval,
@@ -39,13 +34,7 @@ from harness.stats import (
     ties,
 )
 from harness.stats.overall import LEAST_MODELS, LEAST_TASKS
-from harness.train.task import (
-    HIGHER_IS_BETTER,
-    by_common_recipe,
-    family_of,
-    task,
-    tasks_named,
-)
+from harness.train.task import HIGHER_IS_BETTER, by_common_recipe, family_of, task, tasks_named
 from reports.core.recipes import recipe_text, trained_alike, trained_by, unlike_common
 from reports.core.style import mechanism_of
 

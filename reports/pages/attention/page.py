@@ -8,16 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from harness.stats import t_interval
-from reports.core.page import (
-    DevicePage,
-    Output,
-    Shown,
-    heading,
-    remark,
-    says,
-    together,
-    warns,
-)
+from reports.core.page import DevicePage, Output, Shown, heading, remark, says, together, warns
 from reports.core.source import DeviceRecords, Source, by_key
 from reports.core.style import mechanism_of
 from reports.core.words import file_name

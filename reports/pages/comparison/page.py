@@ -31,16 +31,7 @@ from harness.experiments.tables import (
 )
 from harness.train.task import gathered
 from reports.core.forest import ties_shown
-from reports.core.page import (
-    DevicePage,
-    Output,
-    Shown,
-    heading,
-    remark,
-    says,
-    together,
-    warns,
-)
+from reports.core.page import DevicePage, Output, Shown, heading, remark, says, together, warns
 from reports.core.source import DeviceRecords, Source, by_key
 from reports.core.tables import under
 from reports.pages.comparison import disagreement, families, figures, learning

@@ -25,14 +25,7 @@ from reports.core.figure_data import INTERVAL, data_of
 from reports.core.forest import Line, critical_differences, forest
 from reports.core.html import document
 from reports.core.page import Output
-from reports.core.style import (
-    CONTRAST,
-    LOOKS,
-    PALETTE,
-    look,
-    luminance,
-    text_colour,
-)
+from reports.core.style import CONTRAST, LOOKS, PALETTE, look, luminance, text_colour
 from reports.core.tables import Best, latex, markdown, under
 from reports.core.words import file_name
 from reports.pages.bench import cost

@@ -19,18 +19,7 @@ from reports.pages.comparison import figures, learning
 from reports.pages.experiments import Experiments
 from reports.pages.size.accuracy import difference_text
 from suites.reports.conftest import on
-from suites.support.comparisons import (
-    HIGH,
-    LOW,
-    A,
-    B,
-    compared,
-    design,
-    family,
-    judged,
-    run,
-    runs,
-)
+from suites.support.comparisons import HIGH, LOW, A, B, compared, design, family, judged, run, runs
 from suites.support.report_records import LSTM, MINE
 
 
@@ -102,7 +91,6 @@ def test_differences_are_those_of_the_seeds_and_the_interval_that_of_their_mean(
         assert drawn.loc[f"seed {seed}", "x"] == pytest.approx(100 * (first - second))
     bar = drawn[drawn["kind"] == "interval"].loc["mean"]
     d = pair.difference
-    assert d is not None
     assert (bar["low"], bar["high"]) == pytest.approx((100 * d.low, 100 * d.high))
     names = [t.get_text() for t in figure.axes[0].get_yticklabels()]
     assert names == [*(f"seed {n}" for n in range(6)), "mean"]
@@ -135,7 +123,6 @@ def test_learning_curves_are_medians_of_all_runs_and_tell_where_patience_ended_s
     mine, other = trained([6, 4, 3, 5, 6], 0.1), trained([4] * 5, 0.0)
     pair = judged(design(), [*of_curves(A, mine), *of_curves(B, other)])
     figure = learning.learning_curves([pair])
-    assert figure is not None
     assert {A, B} <= {t.get_text() for t in figure.axes[0].texts}
     drawn = dict(iter(data_of(figure).groupby("series")))
     median, rest = drawn[f"{A}: median of 5 runs"], drawn[f"{A}: those that go on"]
@@ -160,7 +147,6 @@ def test_a_family_has_a_panel_for_every_model_with_the_baseline_in_each() -> Non
     records = [one for model, curves in told.items() for one in of_curves(model, curves)]
     many = conclude(family([A, "disa.x"], ["trec"]), records)
     figure = learning.learning_curves(many.comparisons)
-    assert figure is not None
     drawn = data_of(figure)
     for model in (A, "disa.x"):
         names = set(drawn[drawn["panel"] == model]["series"])
@@ -173,7 +159,6 @@ def test_a_forest_has_a_line_for_every_model(many: Conclusion) -> None:
     bars = drawn[drawn["kind"] == "interval"].set_index("series")
     for c in many.of_task("mr"):
         d = c.difference
-        assert d is not None
         assert bars.loc[c.first, "low"] == pytest.approx(100 * d.low)
         assert bars.loc[c.first, "high"] == pytest.approx(100 * d.high)
     assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == [MINE, LSTM]

@@ -122,10 +122,8 @@ def test_padded_batches_stand_for_others_only_where_they_are_asked_for(
 
     both = [*under("1-thread+padded"), *under("tf32")]
     found = sizes.nearest(both, asked)
-    assert found is not None
     assert found[4] == "tf32"
     found = sizes.nearest(both, replace(asked, setting="padded"))
-    assert found is not None
     assert found[4] == "1-thread+padded"
     assert printed_costs(usual)
     assert printed_costs(under("1-thread+padded")) == []
@@ -359,7 +357,6 @@ def test_a_baseline_that_attending_to_nothing_beats_is_told(
     ahead = corpora.Corpora(page.source, replace(device, records=tuple(records)), page.place)
     rows = {(d.model.task, d.model.model): d for d in ahead.differences}
     over = against(rows["cr", MINE].model, rows["cr", "none.fused"].model)
-    assert over is not None
     told = (
         f"On cr, none.fused, which attends to nothing, is itself ahead of {BASE}, by "
         f"{rows['cr', 'none.fused'].text} points"
@@ -428,8 +425,8 @@ def test_corpora_shows_ablations_mirrored_summation_and_scales(
     single = pd.read_csv(tmp_path / "tables" / "p-single.csv").iloc[0]
     assert single["other"] == "multi_scale_transformer.windowed[alpha=0.5]"
     assert single["difference"] == pytest.approx(-0.03, abs=1e-4)
-    printed = pd.read_csv(tmp_path / "tables" / "p-printed.csv") if page.beside() else None
-    assert printed is not None
+    page.beside()
+    printed = pd.read_csv(tmp_path / "tables" / "p-printed.csv")
     row = printed.query("task == 'trec' and model == @MINE").iloc[0]
     assert (row["printed_mean"], row["printed_sd"]) == (95.3, 0.3)
 

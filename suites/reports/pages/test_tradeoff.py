@@ -18,16 +18,7 @@ from reports.core.source import DeviceRecords, Source, find
 from reports.core.words import file_name
 from reports.pages.tradeoff import Tradeoff, standings
 from suites.support.domains import SEEDS, averages, reviewed
-from suites.support.report_records import (
-    BASE,
-    LSTM,
-    MINE,
-    PEAKS,
-    SECONDS,
-    VARIANT,
-    run,
-    write,
-)
+from suites.support.report_records import BASE, LSTM, MINE, PEAKS, SECONDS, VARIANT, run, write
 
 
 def test_the_front_is_of_all_three_and_a_variant_hides_nothing(
