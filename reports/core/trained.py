@@ -11,7 +11,6 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any
 
-from harness.errors import UsageError
 from harness.experiments.replicates import (
     BEST_ON_TEST,
     Replicate,
@@ -34,8 +33,8 @@ from harness.stats import (
     ties,
 )
 from harness.stats.overall import LEAST_MODELS, LEAST_TASKS
-from harness.train.task import HIGHER_IS_BETTER, by_common_recipe, family_of, task, tasks_named
-from reports.core.recipes import recipe_text, trained_alike, trained_by, unlike_common
+from harness.train.task import HIGHER_IS_BETTER, by_common_recipe, family_of
+from reports.core.recipes import known_tasks, recipe_text, trained_alike, trained_by, unlike_common
 from reports.core.style import mechanism_of
 
 
@@ -223,7 +222,7 @@ def _models(task: str, runs: Sequence[Mapping[str, Any]]) -> list[ModelRuns]:
         good = r["status"] == "ok" and isinstance(r.get("test"), dict) and r["test"]
         (newest if good else failed).setdefault(r["model"], {})[replicate_of(r), r["task"]] = r
     found = []
-    whole = _tasks_of(task)
+    whole = len(known_tasks(task)) or 1
     for model, good_runs in newest.items():
         done = Counter(replicate for replicate, _ in good_runs)
         kept = tuple(r for (one, _), r in good_runs.items() if done[one] == whole)
@@ -232,14 +231,6 @@ def _models(task: str, runs: Sequence[Mapping[str, Any]]) -> list[ModelRuns]:
             metric = next(iter(kept[0]["test"]))
             found.append(ModelRuns(model, task, metric, kept, tuple(lost)))
     return sorted(found, key=lambda t: t.model)
-
-
-def _tasks_of(name: str) -> int:
-    """How many tasks a name stands for; 1 for one that this attnbench does not know."""
-    try:
-        return len(tasks_named(name))
-    except UsageError:
-        return 1
 
 
 @dataclass(frozen=True)
@@ -299,10 +290,7 @@ def against(model: ModelRuns, other: ModelRuns) -> Against | None:
 
 def _folds(name: str) -> int:
     """Of a task; 0 for one that this attnbench does not know."""
-    try:
-        return task(name).folds
-    except UsageError:
-        return 0
+    return max((one.folds for one in known_tasks(name)), default=0)
 
 
 def judged(found: Sequence[Against]) -> list[Against]:

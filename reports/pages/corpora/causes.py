@@ -9,6 +9,7 @@ from typing import Any
 
 from harness.train.recipe import CEILINGS, identity
 from reports.core.page import Output, Shown, remark, together
+from reports.core.tables import Saved
 from reports.core.trained import Against, ModelRuns, TaskRuns, against
 from reports.pages.corpora.printed import COMPONENTS
 from reports.pages.corpora.tables import NUMBERS, head
@@ -84,9 +85,7 @@ def causes(tasks: Iterable[Sequence[TaskRuns]]) -> list[tuple[str, TaskRuns, Aga
     return found
 
 
-def table(
-    found: Sequence[tuple[str, TaskRuns, Against]],
-) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+def table(found: Sequence[tuple[str, TaskRuns, Against]]) -> Saved:
     """Numbers, and texts."""
     rows, flat = [], []
     for cause, of, pair in found:

@@ -16,6 +16,7 @@ from harness.experiments.costs import steps_of
 from harness.experiments.replicates import BEST_ON_TEST
 from reports.core.forest import Line, Panel, forests
 from reports.core.printed_values import PrintedAccuracy, printed_accuracy
+from reports.core.tables import Saved
 from reports.core.trained import ModelRuns, TaskRuns, mean_text
 from reports.pages.corpora.tables import head
 
@@ -108,7 +109,7 @@ def difference(model: ModelRuns, other: ModelRuns) -> float:
     return first.summary.mean - second.summary.mean
 
 
-def table(found: Sequence[Beside]) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+def table(found: Sequence[Beside]) -> Saved:
     """Numbers, and texts."""
     rows, flat = [], []
     for b in found:

@@ -8,7 +8,7 @@ from typing import Any
 from harness.experiments.estimate import sought
 from harness.experiments.tables import DETECTABLE, NEEDED
 from harness.experiments.warnings import NOT_COUNTED
-from reports.core.tables import Cell
+from reports.core.tables import Cell, Saved
 from reports.core.trained import Against, TaskRuns
 
 APART = ("better", "worse")
@@ -45,9 +45,7 @@ def numbers(tasks: Iterable[TaskRuns]) -> list[dict[str, Any]]:
     ]
 
 
-def differences(
-    found: Sequence[Against], margins: Mapping[str, float]
-) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+def differences(found: Sequence[Against], margins: Mapping[str, float]) -> Saved:
     """Comparisons that are judged together: numbers, and texts.
 
     Parameters
