@@ -67,17 +67,12 @@ def rows(paper: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 @pytest.mark.parametrize(("paper", "name"), TEXTS)
-def test_every_line_stands_in_the_paper(paper: str, name: str) -> None:
+def test_every_line_and_row_stands_in_the_paper(paper: str, name: str) -> None:
     text = text_or_skip(name)
     lines = [line for _, table in tables(load(paper)) for line in sentences(table)]
     assert len(lines) >= 2
     for line in lines:
         assert squeezed(line) in text, line
-
-
-@pytest.mark.parametrize(("paper", "name"), TEXTS)
-def test_every_row_stands_in_the_paper(paper: str, name: str) -> None:
-    text = text_or_skip(name)
     transcribed = [row for _, row in rows(load(paper)) if "line" not in row]
     assert len(transcribed) > 10
     for row in transcribed:

@@ -17,7 +17,6 @@ from harness.train.task import task
 from reports.claims import ledger, load_claims
 from reports.core import frontiers
 from reports.core.costs import Costs
-from reports.core.printed_values import printed_accuracy
 from reports.core.recipes import trained_alike
 from reports.core.sentences import closing
 from reports.core.source import DeviceRecords, facts, find
@@ -129,15 +128,6 @@ def test_a_device_knows_what_others_had_trained_before_it_declared(tmp_path: Pat
     claims = [c for c in load_claims() if c.parameters.get("task") == "trec"]
     said = ledger({d.key: d.records for d in source.devices}, claims=claims)
     assert any(v.reason.startswith("exploratory: mtsa.fused is better") for v in said)
-
-
-def test_relatedness_stands_beside_what_resan_prints() -> None:
-    one = printed_accuracy("sick_relatedness", "pearson", "disa")
-    assert (one.place, one.text) == ("ReSAN, Table 3", "0.8695 (0.0012)")
-    found = printed_accuracy("trec", "accuracy", "multi_head")
-    assert found.text == "93.4 (0.4)"
-    assert printed_accuracy("sick_relatedness", "pearson", "mtsa") is None
-    assert printed_accuracy("mirrored_summation", "mse", "mtsa") is None
 
 
 def test_times_of_a_slower_session_are_drawn_beside_the_baseline(measured: Costs) -> None:

@@ -313,8 +313,8 @@ def test_memory_and_slopes_are_drawn_with_units(
     assert "torch 2.13.0" in svg
 
 
-def test_differences_are_paired_and_judged_together(device: DeviceRecords) -> None:
-    page = corpora.Corpora(find(""), device, Output(None, "p"))
+def test_differences_are_paired_and_judged_together(source: Source, device: DeviceRecords) -> None:
+    page = corpora.Corpora(source, device, Output(None, "p"))
     rows = {(d.model.task, d.model.model): d for d in page.differences}
     assert set(rows) == {(t, m) for t in ("trec", "cr") for m in GAINS if m != BASE}
     mine = rows["trec", MINE]
@@ -329,9 +329,9 @@ def test_differences_are_paired_and_judged_together(device: DeviceRecords) -> No
 
 
 def test_a_difference_that_is_not_counted_is_told_with_those_that_are(
-    device: DeviceRecords,
+    source: Source, device: DeviceRecords
 ) -> None:
-    page = corpora.Corpora(find(""), device, Output(None, "p"))
+    page = corpora.Corpora(source, device, Output(None, "p"))
     trec = [d for d in page.differences if d.model.task == "trec"]
     mine, none = (next(d for d in trec if d.model.model == m) for m in (MINE, "none.fused"))
     lost = [replace(d, verdict=f"{d.verdict}{NOT_COUNTED}") for d in (mine, none)]

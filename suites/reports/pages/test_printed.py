@@ -141,6 +141,8 @@ def test_every_row_and_column_that_is_declared_is_printed() -> None:
     assert (resan.text, resan.setup["width"]) == ("0.8436 (0.0014)", 300)
     transformer = printed_accuracy("sst5", "accuracy", "transformer")
     assert (transformer.place, transformer.text) == ("Multi-Scale, Table 2", "50.4")
+    assert printed_accuracy("sick_relatedness", "pearson", "mtsa") is None
+    assert printed_accuracy("mirrored_summation", "mse", "mtsa") is None
 
 
 def test_the_figure_has_what_is_printed_beside_what_was_reached() -> None:
