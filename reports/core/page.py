@@ -209,7 +209,7 @@ class SourcePage:
 
     @classmethod
     @opens
-    def begin(cls, journal: str, out: str, page: str) -> Self:
+    def begin(cls, journal: str, out: str, page: str, **more: str) -> Self:
         """Open the notebook.
 
         Parameters
@@ -220,8 +220,10 @@ class SourcePage:
             Folder for figures and tables; empty writes none.
         page : str
             What their names begin with.
+        more
+            What one page alone has.
         """
-        return cls(find(str(journal), kinds=cls.kinds), Output.of(out, page))
+        return cls(find(str(journal), kinds=cls.kinds), Output.of(out, page), **more)
 
 
 class DevicePage:

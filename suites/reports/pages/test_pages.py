@@ -154,7 +154,7 @@ def test_a_device_that_tells_nothing_of_the_two_has_no_column(
     silent = replace(silent, key="silent", records=tuple(others))
     for devices, columns in (((device, silent), 1), ((silent,), 1), ((silent, device), 1)):
         given = replace(source, devices=devices)
-        shown = size.Sized(given, {}, Output(None, "size")).headline()
+        shown = size.Sized(given, Output(None, "size")).headline()
         assert shown.html.count('<th scope="col">') == columns, shown.html
         told = "Nothing of mtsa.fused against multi_head.sdpa was measured or compared on Silent"
         assert (told in shown.plain) == (len(devices) > 1)
