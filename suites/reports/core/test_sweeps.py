@@ -32,7 +32,7 @@ def table(some: list[Row]) -> str:
     return console.file.getvalue()
 
 
-def test_two_widths_are_two_lines() -> None:
+def test_two_widths_are_two_lines_and_one_is_not_told() -> None:
     (sweep,) = sweeps(rows(CNN, NARROW), least=1)
     lines = sweep.lines("training")
     assert {label: [r.case for r in some] for label, some in lines.items()} == {
@@ -43,9 +43,6 @@ def test_two_widths_are_two_lines() -> None:
     said = table(rows(CNN, NARROW))
     assert "multi_cnn.conv to 300" in said
     assert "multi_cnn.conv to 600" in said
-
-
-def test_one_width_is_not_told() -> None:
     (sweep,) = sweeps(rows(CNN), least=1)
     assert set(sweep.lines("training")) == {"multi_head.sdpa 8h", "multi_cnn.conv"}
     assert " to " not in table(rows(NARROW))

@@ -13,7 +13,7 @@ from reports.core.source import Source
 from reports.docs import declared, reached
 from reports.docs.plain import text_of
 from suites.reports.conftest import on
-from suites.support.comparisons import B, run
+from suites.support.comparisons import B, family, run
 from suites.support.declared import compared, planned
 from suites.support.domains import reviewed
 
@@ -48,20 +48,11 @@ def test_every_warning_can_be_read(source: Source) -> None:
 def test_a_family_that_stands_in_no_other_table_has_one(source: Source) -> None:
     pairs = [compared(f"f{m}", models=[m, NONE], steps=s) for m, s in ((LSTM, 10), (B, 14))]
     designs = [one for some in pairs for one in some if one["kind"] == "design"]
-    family = {
-        "kind": "family",
-        "key": "f",
-        "question": "f",
-        "designs": designs,
-        "plan": planned("tags.toml"),
-        "status": "ok",
-        "session": "s",
-        "at": "2026-01-01",
-    }
+    whole = family([], []) | {"designs": designs, "plan": planned("tags.toml")}
     runs = [one for some in pairs for one in some if one["kind"] == "run"]
     for one in runs:
         one["plan"] = "tags.toml"
-    device = on(source, [family, *runs]).devices[0]
+    device = on(source, [whole, *runs]).devices[0]
     found = text_of(declared.families(device.conclusions, []))
     assert f"2 models against {NONE} on trec (tags.toml, " in found
     assert f"| {NONE} | 80.40 (1.14) % |" in found

@@ -35,18 +35,6 @@ def many(source: Source) -> Conclusion:
     return next(c for c in conclusions(other.records) if not c.is_pair)
 
 
-def test_the_list_of_experiments_counts_no_verdict_after_unequal_training(
-    tmp_path: Path, source: Source
-) -> None:
-    def trained(model: str, values: list[float], steps: int) -> list[dict[str, Any]]:
-        told: dict[str, Any] = {"recipe": {"batch": 1}, "examples": {"train": steps}}
-        return runs(model, values, **told)
-
-    for steps, said in ((10, "1 better."), (14, "1 better (not counted).")):
-        alone = on(source, [design()], trained(A, HIGH, steps), trained(B, LOW, 10))
-        assert said in Experiments(alone, Output(tmp_path, "page")).about().html
-
-
 def test_the_list_of_experiments_says_by_which_recipe_and_vectors(
     tmp_path: Path, source: Source
 ) -> None:

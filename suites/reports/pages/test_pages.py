@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,6 @@ from reports.pages.scaling import figures as scaling_figures
 from reports.pages.scaling import page as scaling
 from reports.pages.scaling import stress as numerics
 from reports.pages.size import page as size
-from reports.pages.size.accuracy import differences
 from reports.pages.size.answers import answers, frontier_sentence
 from suites.support.made_up_records import reading
 from suites.support.report_records import (
@@ -467,6 +465,8 @@ def test_a_section_without_records_names_its_command(tmp_path: Path) -> None:
         (scaled.time, "attnbench bench"),
         (scaled.cases, "attnbench bench"),
         (scaled.beside, "attnbench bench --profile paper"),
+        (scaled.threads, "attnbench bench --profile threads"),
+        (scaled.batches, "attnbench bench --profile batch"),
     ):
         assert command in piece().plain
     over = page(corpora)
@@ -499,32 +499,3 @@ def test_stress_lines_say_where_they_break(device: DeviceRecords) -> None:
     lost = drawn[drawn["series"] == f"{BASE}: not finite"]
     assert lost["x"].tolist() == [10_000]
     assert set(drawn["panel"]) == {"f32", "f16"}
-
-
-def test_of_two_comparisons_that_with_more_seeds_is_told() -> None:
-    def compared(first: str, seeds: int, task: str = "trec", together: int = 1) -> Any:
-        return SimpleNamespace(
-            first=first,
-            second="multi_head.sdpa",
-            task=task,
-            difference=1.0,
-            values=[0] * seeds,
-            together=together,
-            exploratory=False,
-            design={},
-            key="k",
-            runs=(),
-        )
-
-    long, short = compared("mtsa.algorithm1", 10), compared("mtsa.fused", 5)
-    other, variant = compared("mtsa.fused", 5, "cr"), compared("mtsa.fused[scale_t=identity]", 5)
-    size_asked = sizes.of_profile(load_profile("quick", "cpu"))
-    for order in ([long, short, other, variant], [variant, other, short, long]):
-        alone: list[Any] = [SimpleNamespace(comparisons=[one]) for one in order]
-        kept = differences(alone, size_asked)
-        assert {id(c) for c in kept} == {id(long), id(other), id(variant)}
-    # Those declared together share the baseline's runs: one row is not to stand out of them.
-    joint = compared("mtsa.fused", 5, together=7)
-    declared: list[Any] = [SimpleNamespace(comparisons=[one]) for one in (joint, *order)]
-    kept = differences(declared, size_asked)
-    assert {id(c) for c in kept} == {id(joint), id(other), id(variant)}
