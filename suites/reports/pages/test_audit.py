@@ -8,7 +8,13 @@ import pytest
 from scipy import stats
 
 from reports.claims.printed import cell, load, summaries
-from reports.claims.reanalysis import contrasts, fold_deviations, implied, runners_up
+from reports.claims.reanalysis import (
+    added_parameters,
+    contrasts,
+    fold_deviations,
+    implied,
+    runners_up,
+)
 from reports.core.page import Output
 from reports.pages.audit.page import Audit
 
@@ -92,6 +98,13 @@ def test_one_deviation_is_too_small_for_folds() -> None:
     assert odd.p < 1e-5
     assert all(f.p > 0.01 for key, f in found.items() if key != ("CR", "CNNs"))
     assert not any(data in ("TREC", "SST-5") for data, _ in found)  # runs share one test set
+
+
+def test_parameters_fit_one_layer_per_head() -> None:
+    counts = SIX["parameters_millions"]
+    printed = counts["MTSA"] - counts["Multi-head"]
+    assert printed == pytest.approx(added_parameters(SIX, 1), abs=0.002)
+    assert abs(printed - added_parameters(SIX, 2)) > 0.1
 
 
 def test_the_words_are_fair(tmp_path: Path) -> None:
