@@ -87,6 +87,8 @@ def test_what_was_trained_alike_stands_before_what_was_not() -> None:
     assert verdict([*records, *alike]).verdict == "reproduced"
     longer = runs("mtsa_released.fused", spread(3, 0.05), **steps(150))
     assert verdict([*records, *longer]).verdict == "not reproduced"
+    alone = verdict([records[0], *records[2:], *longer])
+    assert alone.verdict == "undecided", "what was trained more decides nothing"
 
 
 def apart(records: list[dict[str, Any]], **more: Any) -> list[dict[str, Any]]:
