@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from reports.core.html import Link
 from reports.core.source import DeviceRecords, Source
 from reports.core.words import file_name
-from reports.pages import tradeoff, trust
-from reports.pages.attention import page as attention
-from reports.pages.comparison import page as comparison
-from reports.pages.corpora import page as corpora
-from reports.pages.scaling import page as scaling
+from reports.pages.attention.page import Attended, newest
+from reports.pages.comparison.page import Compared
+from reports.pages.corpora.page import Corpora
+from reports.pages.scaling.page import Scaling
+from reports.pages.tradeoff import Tradeoff
+from reports.pages.trust import Trusted
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ def _compared(device: DeviceRecords) -> list[tuple[str, str]]:
 
 
 def _attended(device: DeviceRecords) -> list[tuple[str, str]]:
-    looks = attention.newest(device.records)
+    looks = newest(device.records)
     return [(str(r["key"]), f"What {r['model']} attends to ({r['task']})") for r in looks]
 
 
@@ -144,8 +145,8 @@ NOTEBOOKS = (
         "scaling",
         "Cost against length",
         "whoever wants to know what a mechanism costs at other lengths, batches and settings",
-        (*scaling.KINDS, *scaling.MORE),
-        missing=scaling.NONE,
+        Scaling.kinds,
+        missing=Scaling.none,
         group="Cost",
         label="Time and memory",
         weight=3,
@@ -154,8 +155,8 @@ NOTEBOOKS = (
         "tradeoff",
         "Memory, time and accuracy",
         "whoever must choose a mechanism under a budget of time or memory",
-        tradeoff.KINDS,
-        missing=tradeoff.NONE,
+        Tradeoff.kinds,
+        missing=Tradeoff.none,
         group="Cost",
         label="Against accuracy",
     ),
@@ -163,7 +164,7 @@ NOTEBOOKS = (
         "experiments",
         "Experiments",
         "whoever wants to know what was compared, and how it ended",
-        comparison.KINDS,
+        Compared.kinds,
         alone=True,
         group="Accuracy",
         label="Experiments",
@@ -173,18 +174,18 @@ NOTEBOOKS = (
         "comparison",
         "",
         "whoever wants to check one comparison, or several that were declared together, run by run",
-        comparison.KINDS,
+        Compared.kinds,
         record="design",
         found=_compared,
-        missing=comparison.NONE,
+        missing=Compared.none,
         under="experiments",
     ),
     Notebook(
         "corpora",
         "Over corpora",
         "whoever knows the papers' tables and wants the same of these runs",
-        corpora.KINDS,
-        missing=corpora.NONE,
+        Corpora.kinds,
+        missing=Corpora.none,
         group="Accuracy",
         label="Over corpora",
     ),
@@ -192,10 +193,10 @@ NOTEBOOKS = (
         "attention",
         "",
         "whoever wants to see what a trained model looks at",
-        attention.KINDS,
+        Attended.kinds,
         record="look",
         found=_attended,
-        missing=attention.NONE,
+        missing=Attended.none,
         group="Accuracy",
         label="What it attends to",
     ),
@@ -222,8 +223,8 @@ NOTEBOOKS = (
         "trust",
         "Can this be trusted?",
         "whoever doubts the measuring",
-        trust.KINDS,
-        missing=trust.NONE,
+        Trusted.kinds,
+        missing=Trusted.none,
         group="Trust",
         label="Noise and errors",
     ),

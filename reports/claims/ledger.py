@@ -110,7 +110,8 @@ def ledger(
     evidence = {}
     for key, records in (records_by_device or {"": ()}).items():
         elsewhere = [r for other, its in runs.items() if other != key for r in its]
-        measured = _measured(asked, DeviceFrames(records, elsewhere))
+        device = DeviceFrames(records, elsewhere)
+        measured = corrected(asked, [QUERIES[c.query](c, device) for c in asked])
         evidence[key] = dict(zip((c.id for c in asked), measured, strict=True))
     found: list[Verdict] = []
     for claim in every:
@@ -125,10 +126,6 @@ def ledger(
             for key, one in by_device.items()
         ]
     return found
-
-
-def _measured(claims: Sequence[Claim], device: DeviceFrames) -> list[Evidence]:
-    return corrected(claims, [QUERIES[claim.query](claim, device) for claim in claims])
 
 
 def corrected(claims: Sequence[Claim], evidence: Sequence[Evidence]) -> list[Evidence]:

@@ -113,11 +113,7 @@ def accuracy_difference(claim: Claim, device: DeviceFrames) -> Evidence:
     )
     found = against(first, second)
     if found is None:
-        return Evidence(
-            reason=f"no finished pair on {task}.",
-            keys=keys,
-            answer="undecided",
-        )
+        return Evidence(reason=f"no finished pair on {task}.", keys=keys, answer="undecided")
     d, unit = found.difference, unit_of(metric)
     scale = unit.scale if first.higher_is_better else -unit.scale
     low, high = sorted((scale * d.low, scale * d.high))
@@ -141,15 +137,7 @@ def accuracy_difference(claim: Claim, device: DeviceFrames) -> Evidence:
     p_value = d.p if answer is None and "positive" in claim.tolerance else math.nan
     how = trained_by({m.model: m.runs for m in (first, second)})
     said = f"{said}; p = {d.p:.2g}; {how}; declared in no family."
-    return Evidence(
-        scale * d.difference,
-        low,
-        high,
-        said,
-        keys,
-        answer=answer,
-        p=p_value,
-    )
+    return Evidence(scale * d.difference, low, high, said, keys, answer=answer, p=p_value)
 
 
 def difference_over_tasks(claim: Claim, device: DeviceFrames) -> Evidence:
@@ -188,8 +176,10 @@ def difference_over_tasks(claim: Claim, device: DeviceFrames) -> Evidence:
         trained_by({m: [r for r in runs if r["model"] == m] for m in (row.model, family.baseline)}),
         judged_in(family),
     ]
-    keys, answer = keys_of(runs), _undecided(row.verdict not in DECIDED)
-    return Evidence(scale * d.difference, low, high, f"{'; '.join(said)}.", keys, answer=answer)
+    answer: Answer | None = None if row.verdict in DECIDED else "undecided"
+    return Evidence(
+        scale * d.difference, low, high, f"{'; '.join(said)}.", keys_of(runs), answer=answer
+    )
 
 
 def epoch_ratio(claim: Claim, device: DeviceFrames) -> Evidence:
@@ -209,14 +199,7 @@ def epoch_ratio(claim: Claim, device: DeviceFrames) -> Evidence:
     )
     few = t.count < LEAST_SEEDS
     said += f"; fewer than {LEAST_SEEDS} seeds." if few else "."
-    return Evidence(
-        t.ratio,
-        t.low,
-        t.high,
-        said,
-        keys,
-        answer=_undecided(few),
-    )
+    return Evidence(t.ratio, t.low, t.high, said, keys, answer="undecided" if few else None)
 
 
 def selected_shares(claim: Claim, device: DeviceFrames) -> Evidence:
@@ -251,13 +234,8 @@ def selected_shares(claim: Claim, device: DeviceFrames) -> Evidence:
         f"{d.mean_second:.1f} % as heads, {d.count_first} seeds"
         f"{': too few to conclude' if few else ''}."
     )
-    keys = keys_of(runs)
-    return Evidence(d.difference, d.low, d.high, said, keys, answer=_undecided(few))
-
-
-def _undecided(few: bool) -> Answer | None:
-    """Of few nothing is concluded; else the region of the claim decides."""
-    return "undecided" if few else None
+    answer: Answer | None = "undecided" if few else None
+    return Evidence(d.difference, d.low, d.high, said, keys_of(runs), answer=answer)
 
 
 def content_over_stop_words(claim: Claim, device: DeviceFrames) -> Evidence:

@@ -24,18 +24,12 @@ def _sweeps(rows: Sequence[Row]) -> dict[tuple[object, ...], list[Row]]:
     return {k: sorted(g, key=length_of) for k, g in groups.items() if len(g) > 1}
 
 
-def _inverted(rows: Sequence[Row]) -> Crossover:
-    """From which length on it is *slower*: the same of the inverted ratios."""
-    return crossover(
-        {length_of(r): {b: 1 / v for b, v in r.by_block.items()} for r in rows},
-        {length_of(r): r.floor for r in rows},
-    )
-
-
-def _of(rows: Sequence[Row]) -> Crossover:
-    return crossover(
-        {length_of(r): r.by_block for r in rows}, {length_of(r): r.floor for r in rows}
-    )
+def _of(rows: Sequence[Row], slower: bool = False) -> Crossover:
+    """From which length on it is faster; or slower: the same of the inverted ratios."""
+    ratios = {length_of(r): r.by_block for r in rows}
+    if slower:
+        ratios = {n: {b: 1 / v for b, v in blocks.items()} for n, blocks in ratios.items()}
+    return crossover(ratios, {length_of(r): r.floor for r in rows})
 
 
 def crossovers(rows: Sequence[Row]) -> list[dict[str, Any]]:
@@ -123,7 +117,9 @@ def _says(line: Sequence[Row]) -> str:
         return f"faster from {_place(found)} on{_unsure(found)}"
     if found.answer == "dip":
         if _turns_once(found):
-            return f"faster up to, and slower from, {_place(_inverted(line))}{_unsure(found)}"
+            return (
+                f"faster up to, and slower from, {_place(_of(line, slower=True))}{_unsure(found)}"
+            )
         return f"faster at {_listed(found.lengths_with('faster'))} only{_unsure(found)}"
     if found.blocks < 2:
         return "not to be decided from one block"

@@ -20,15 +20,7 @@ from reports.core.axes import headed, name_rows, panel, row_panel, titled
 from reports.core.axes import panels as grid_of
 from reports.core.figure_data import INTERVAL
 from reports.core.page import Output, Shown, says, together
-from reports.core.style import (
-    BLACK,
-    NOT_SHOWN,
-    Look,
-    colour,
-    look,
-    mechanism_of,
-    text_colour,
-)
+from reports.core.style import BLACK, NOT_SHOWN, Look, colour, look, mechanism_of, text_colour
 
 BENEATH = 0.24
 """Of a row, from what was measured to what is printed."""

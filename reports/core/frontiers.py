@@ -72,49 +72,33 @@ def reaches(records: Iterable[Mapping[str, Any]]) -> list[Reach]:
             continue
         case = parse(r["case"])
         p = case.problem
-        limits = (float(r["memory_limit_bytes"]), float(r["seconds_limit"]))
-        key = (
-            case.name,
-            p.batch,
-            p.d_in,
-            p.d_out,
-            p.heads,
-            p.dtype,
-            p.phase,
-            "+".join(case.own_settings) or "eager",
-            *limits,
-        )
-        code = str(r.get("code"))
+        of = {
+            "name": case.name,
+            **{n: getattr(p, n) for n in ("batch", "d_in", "d_out", "heads", "dtype", "phase")},
+            "settings": "+".join(case.own_settings) or "eager",
+            **{n: float(r[n]) for n in ("memory_limit_bytes", "seconds_limit")},
+        }
+        key, code = tuple(of.items()), str(r.get("code"))
         groups.setdefault(key, {}).setdefault(code, {})[p.length] = r
         newest[key] = max(newest.get(key, ("", "")), (str(r.get("at")), code))
-    found = [_reach(key, probes[newest[key][1]]) for key, probes in groups.items()]
+    found = [_reach(dict(key), probes[newest[key][1]]) for key, probes in groups.items()]
     return sorted((r for r in found if r is not None), key=lambda r: (r.problem, -(r.longest or 0)))
 
 
-def _reach(key: tuple[Any, ...], probes: Mapping[int, Mapping[str, Any]]) -> Reach | None:
+def _reach(of: Mapping[str, Any], probes: Mapping[int, Mapping[str, Any]]) -> Reach | None:
     if any(r["status"] == "unsupported" for r in probes.values()):
         return None
-    name, batch, d_in, d_out, heads, dtype, phase, settings, memory, seconds = key
     at = stand({n: r["status"] == "ok" for n, r in probes.items()})
     best = probes[at.longest] if at.longest is not None else {}
     why = "" if at.first_miss is None else str(probes[at.first_miss]["status"])
     return Reach(
-        name,
-        name + (f" {heads}h" if heads else ""),
-        batch,
-        d_in,
-        d_out,
-        heads,
-        dtype,
-        phase,
-        settings,
-        memory,
-        seconds,
-        at.longest,
-        at.first_miss,
-        why,
-        float(best.get("peak_bytes") or math.nan),
-        float(best.get("pass_seconds") or math.nan),
+        **of,
+        label=of["name"] + (f" {of['heads']}h" if of["heads"] else ""),
+        longest=at.longest,
+        first_miss=at.first_miss,
+        why=why,
+        peak_bytes=float(best.get("peak_bytes") or math.nan),
+        pass_seconds=float(best.get("pass_seconds") or math.nan),
     )
 
 

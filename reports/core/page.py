@@ -182,13 +182,6 @@ class Output:
         return Shown(body, shown.plain)
 
 
-def machine(device: DeviceRecords, place: Output, *kinds: str) -> Shown:
-    """Where the records of some kinds were made, as a table."""
-    known = facts(device.fingerprint, device.sessions_of(*kinds))
-    rows = [{"what": name, "value": value} for name, value in known.items()]
-    return place.table("machine", rows, rows, (0, 1))
-
-
 class Nothing:
     """A page without records: it says once what would make them, and any other piece is empty."""
 
@@ -216,7 +209,7 @@ class SourcePage:
 
     @classmethod
     @opens
-    def begin(cls, journal: str, out: str, page: str) -> Self:
+    def begin(cls, journal: str, out: str, page: str, **more: str) -> Self:
         """Open the notebook.
 
         Parameters
@@ -227,8 +220,10 @@ class SourcePage:
             Folder for figures and tables; empty writes none.
         page : str
             What their names begin with.
+        more
+            What one page alone has.
         """
-        return cls(find(str(journal), kinds=cls.kinds), Output.of(out, page))
+        return cls(find(str(journal), kinds=cls.kinds), Output.of(out, page), **more)
 
 
 class DevicePage:
@@ -236,13 +231,15 @@ class DevicePage:
 
     It is about records of its `kinds`: without a device's key it is of the newest that has any, and
     `none` is said where nobody has. Device, commit and dates of those that are `footed` (its kinds,
-    if that is empty) stand under the figures; `verb` is how they were made.
+    if that is empty) stand under the figures; `verb` is how they were made. A page that is
+    `of_record` is one of many of its device.
     """
 
     kinds: tuple[str, ...] = ()
     footed: tuple[str, ...] = ()
     none = ""
     verb = "Measured"
+    of_record = False
 
     def __init__(self, source: Source, device: DeviceRecords, place: Output) -> None:
         self.source, self.device, self.place = source, device, place
@@ -255,18 +252,12 @@ class DevicePage:
     @classmethod
     @opens
     def begin(cls, journal: str, device: str, out: str, page: str, **record: str) -> Any:
-        """Open the notebook.
+        """Open the notebook, as `SourcePage` does.
 
         Parameters
         ----------
-        journal : str
-            Folder of the records; the published ones if it is empty or holds none.
         device : str
             Key of a fingerprint; if empty that of the record, or the newest that has such records.
-        out : str
-            Folder for figures and tables; empty writes none.
-        page : str
-            What their names begin with.
         record : str
             Key of the one record that the page is about, under the name that the notebook has for
             it; the newest if empty.
@@ -285,5 +276,10 @@ class DevicePage:
         return says([f"{self.source.says} {made}"])
 
     def machine(self) -> Shown:
-        """Where this was made."""
-        return machine(self.device, self.place, *(self.footed or self.kinds))
+        """Where this was made; saved once a device, not for each of its records."""
+        sessions = self.device.sessions_of(*(self.footed or self.kinds))
+        known = facts(self.device.fingerprint, sessions)
+        rows = [{"what": name, "value": value} for name, value in known.items()]
+        if self.of_record:
+            return table(rows, (0, 1))
+        return self.place.table("machine", rows, rows, (0, 1))

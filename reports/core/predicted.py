@@ -175,20 +175,12 @@ def measured(
     for device in devices:
         if board_of(str(device.fingerprint.get("model"))) is not board:
             continue
-        times = time_frame(device.records)
-        mine = times[
-            (times["name"] == MEASURED)
-            & (times["status"] == "ok")
-            & (times["dtype"] == "bf16")
-            & (times["phase"] == phase)
-            & (times["batch"] == BATCH)
-            & (times["heads"] == HEADS)
-            & (times["d_out"] == HEADS * width)
-        ]
+        mine = time_frame(device.records)
+        of = {"name": MEASURED, "status": "ok", "dtype": "bf16", "phase": phase, "batch": BATCH}
+        for column, value in {**of, "heads": HEADS, "d_out": HEADS * width}.items():
+            mine = mine[mine[column] == value]
         median = mine.groupby("length", as_index=False)["seconds"].median()
-        found |= {
-            int(n): float(t) for n, t in zip(median["length"], median["seconds"], strict=True)
-        }
+        found |= dict(zip(median["length"], median["seconds"], strict=True))
     return found
 
 
@@ -204,18 +196,14 @@ class Beside:
     measured: float | None
 
     @property
-    def over_flash(self) -> tuple[float, ...]:
-        """Predicted over FlashAttention 2 and, where there is one, 3."""
-        one = self.predicted
-        ratios = (one.seconds / one.flash2, one.seconds / one.flash3)
-        return tuple(ratio for ratio in ratios if not math.isnan(ratio))
-
-    @property
     def texts(self) -> tuple[str, str]:
-        """Predicted, with what it is over FlashAttention and its largest part; measured."""
-        over = ", ".join(f"{ratio:.2f}x" for ratio in self.over_flash)
-        seconds, there = self.predicted.seconds, self.measured
-        said = f"{time_text(seconds)} ({over}; {self.predicted.bound})"
+        """Predicted, with what it is over FlashAttention 2 and, where there is one, 3, and its
+        largest part; measured.
+        """
+        one, seconds, there = self.predicted, self.predicted.seconds, self.measured
+        others = (one.flash2, one.flash3)
+        over = ", ".join(f"{seconds / other:.2f}x" for other in others if not math.isnan(other))
+        said = f"{time_text(seconds)} ({over}; {one.bound})"
         if there is None:
             return said, ""
         return said, f"{time_text(there)} ({there / seconds:.2f}x of predicted)"

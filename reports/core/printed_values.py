@@ -26,37 +26,29 @@ TABLE5_TASKS: Mapping[str, str] = {
 """Column of MTSA's Table 5 by task."""
 TABLE5_MODELS: Mapping[str, str] = {
     "mtsa": "MTSA",
-    "mtsa_released": "MTSA",
     "multi_head": "Multi-head",
-    "multi_head_released": "Multi-head",
     "disa": "DiSA",
     "biblosa": "Bi-BloSA",
-    "biblosa_released": "Bi-BloSA",
     "bi_lstm": "Bi-LSTM",
 }
-"""Row of it by mechanism."""
+"""Row of it by mechanism; the released program's form of one is in the same row."""
 TABLE3_MODELS: Mapping[str, str] = {
     "resan": "ReSAN",
     "resa": "ReSAN",
     "disan": "DiSAN",
     "disa": "DiSAN",
     "multi_head": "Multi-head",
-    "multi_head_released": "Multi-head",
     "bi_lstm": "Bi-LSTM",
     "bi_gru": "Bi-GRU",
-    "bi_gru_released": "Bi-GRU",
     "multi_cnn": "Multi-window CNN",
     "hrchy_cnn": "Hierarchical CNN",
-    "hrchy_cnn_released": "Hierarchical CNN",
 }
 """Row of ReSAN's Table 3 by mechanism."""
 TABLE1_MODELS: Mapping[str, str] = {
     **TABLE5_MODELS,
     "bi_gru": "Bi-GRU",
-    "bi_gru_released": "Bi-GRU",
     "multi_cnn": "Multi-CNN",
     "hrchy_cnn": "Hrchy-CNN",
-    "hrchy_cnn_released": "Hrchy-CNN",
 }
 BASE = "Multi-head"
 SIZE = {"batch": 64, "length": 64}
@@ -102,7 +94,7 @@ ACCURACIES = (
         "table5",
         "MTSA, Table 5",
         {(task, "accuracy"): column for task, column in TABLE5_TASKS.items()},
-        {**TABLE5_MODELS, "kim_cnn": "CNNs", "kim_cnn_released": "CNNs"},
+        {**TABLE5_MODELS, "kim_cnn": "CNNs"},
         1,
     ),
     Accuracies(
@@ -118,10 +110,7 @@ ACCURACIES = (
         "table2",
         "Multi-Scale, Table 2",
         SST,
-        {
-            "transformer": "Transformer",
-            "multi_scale_transformer": "Multi-Scale Transformer",
-        },
+        {"transformer": "Transformer", "multi_scale_transformer": "Multi-Scale Transformer"},
         1,
     ),
     Accuracies(
@@ -129,11 +118,7 @@ ACCURACIES = (
         "table3",
         "Multi-Scale, Table 3",
         {("mtl16", "accuracy"): "Average", **MTL16},
-        {
-            "transformer": "Transformer",
-            "multi_scale_transformer": "MS-Trans",
-            "bi_lstm": "BiLSTM",
-        },
+        {"transformer": "Transformer", "multi_scale_transformer": "MS-Trans", "bi_lstm": "BiLSTM"},
         2,
         turned=True,
     ),
@@ -152,7 +137,7 @@ ACCURACIES = (
 def printed_accuracy(task: str, metric: str, mechanism: str) -> PrintedAccuracy | None:
     """What a paper prints for a mechanism on a task; None where no paper does."""
     for one in ACCURACIES:
-        column, row = one.columns.get((task, metric)), one.rows.get(mechanism)
+        column, row = one.columns.get((task, metric)), _row_of(mechanism, one.rows)
         if column is None or row is None:
             continue
         table = _table(one.paper, one.table)
@@ -167,6 +152,11 @@ def printed_accuracy(task: str, metric: str, mechanism: str) -> PrintedAccuracy 
             }
             return PrintedAccuracy(one.place, Summary(*known, count), one.digits, setup)
     return None
+
+
+def _row_of(mechanism: str, rows: Mapping[str, str]) -> str | None:
+    """A released form stands in the row of its mechanism."""
+    return rows.get(mechanism.removesuffix("_released"))
 
 
 @cache
@@ -208,7 +198,7 @@ class PrintedCost:
     @property
     def printed_text(self) -> str:
         """``1.07x``, with the span that rounding leaves where it is wide."""
-        value, low, high = (self.printed.value, self.printed.low, self.printed.high)
+        value, low, high = self.printed.value, self.printed.low, self.printed.high
         if high - low < 0.02 * value:
             return ratio_text(value)
         return f"{ratio_text(value)} ({ratio_text(low)} to {ratio_text(high)})"
@@ -248,7 +238,7 @@ def printed_costs(rows: Sequence[Row]) -> list[PrintedCost]:
         wanted = (SIZE["batch"], SIZE["length"], "f32", phase)
         for row in rows:
             c = row.columns
-            name = TABLE1_MODELS.get(str(c["mechanism"]))
+            name = _row_of(str(c["mechanism"]), TABLE1_MODELS)
             fits = (c["batch"], c["length"], c["dtype"], c["phase"]) == wanted
             # The paper's costs are of whole models: a variant has none, nor have padded batches.
             fits = fits and "[" not in str(c["name"]) and not padded(str(c["settings"]))

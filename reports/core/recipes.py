@@ -10,10 +10,18 @@ from harness.experiments.replicates import BEST_ON_TEST
 from harness.records.schema import digest
 from harness.train.data.vectors import NO_VECTORS
 from harness.train.recipe import CEILINGS, changes, identity
-from harness.train.task import by_common_recipe, tasks_named
+from harness.train.task import Task, by_common_recipe, tasks_named
 from reports.core.style import mechanism_of
 
 NO_WORDS = "no vectors"
+
+
+def known_tasks(name: object) -> Sequence[Task]:
+    """The tasks of a name; none of one that this attnbench does not know."""
+    try:
+        return tasks_named(str(name))
+    except UsageError:
+        return ()
 
 
 def named(run: Mapping[str, Any]) -> list[str] | None:
@@ -21,9 +29,8 @@ def named(run: Mapping[str, Any]) -> list[str] | None:
 
     None of a task that this attnbench does not know.
     """
-    try:
-        known = tasks_named(str(run.get("task")))[0]
-    except UsageError:
+    known = next(iter(known_tasks(run.get("task"))), None)
+    if known is None:
         return None
     mechanism, staged = mechanism_of(run["model"]), any("stage" in e for e in run["epochs"])
     recipes = {name: one.recipe_for(mechanism) for name, one in known.recipes.items()}
@@ -74,12 +81,8 @@ def unlike_common(runs: Sequence[Mapping[str, Any]]) -> list[str]:
 
     That is the common recipe and the task's own vectors: what is left belongs above their numbers.
     """
-    usual = {"common"}
-    try:
-        own = [one.vectors for run in runs[:1] for one in tasks_named(str(run.get("task")))]
-    except UsageError:
-        own = []
-    usual |= {NO_WORDS if name == NO_VECTORS else name for name in own}
+    own = [one.vectors for run in runs[:1] for one in known_tasks(run.get("task"))]
+    usual = {"common", *(NO_WORDS if name == NO_VECTORS else name for name in own)}
     return [text for text in trained_by(runs) if text not in usual]
 
 

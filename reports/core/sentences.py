@@ -15,30 +15,22 @@ from reports.core.words import memory_text
 MemoryRatio = Callable[[Row], Interval | None]
 
 
-def _at(rows: Sequence[Row], name: str, size: Mapping[str, Any]) -> list[Row]:
-    """Rows of the subject at the reference size and setting, forward before training."""
-    found = [
-        r
-        for r in rows
-        if r.columns["name"] == name
-        and r.columns["batch"] == size["batch"]
-        and r.columns["length"] == size["length"]
-        and r.columns["settings"] == size.get("settings", "eager")
-        and r.columns["dtype"] == size.get("dtype", "f32")
-        and r.columns["heads"] in (0, size["heads"])
-    ]
-    return sorted(found, key=lambda r: str(r.columns["phase"]))
+def _here(rows: Sequence[Row], name: str, size: Mapping[str, Any]) -> list[Row]:
+    """Rows of the subject at the reference size and setting, forward before training.
 
-
-def _nearest(rows: Sequence[Row], name: str) -> list[Row]:
-    """Where the reference size was not measured: the subject's first problem, both passes."""
+    Where that was not measured: at the subject's first problem.
+    """
     mine = [r for r in rows if r.columns["name"] == name]
-    if not mine:
-        return []
-    keys = ("batch", "length", "dtype", "settings", "heads")
-    first = tuple(mine[0].columns[k] for k in keys)
-    same = [r for r in mine if tuple(r.columns[k] for k in keys) == first]
-    return sorted(same, key=lambda r: str(r.columns["phase"]))
+
+    def like(wanted: Mapping[str, Any], *heads: object) -> list[Row]:
+        keys = ("batch", "length", "dtype", "settings")
+        same = [r for r in mine if all(r.columns[k] == wanted[k] for k in keys)]
+        return [r for r in same if r.columns["heads"] in heads]
+
+    found = like({"dtype": "f32", "settings": "eager", **size}, 0, size["heads"])
+    if mine and not found:
+        found = like(mine[0].columns, mine[0].columns["heads"])
+    return sorted(found, key=lambda r: str(r.columns["phase"]))
 
 
 def _cost(rows: Sequence[Row], name: str, baseline: str) -> str:
@@ -140,7 +132,7 @@ def closing(
     memory : callable, optional
         Gives the interval of a row's memory ratio.
     """
-    here = _at(rows, name, size) or _nearest(rows, name)
+    here = _here(rows, name, size)
     return [
         _cost(here, name, baseline),
         crossover_sentence(rows, name, baseline, size),
@@ -156,8 +148,8 @@ def _change(change: float) -> str:
     return f"{ratio_text(1 / change)} shorter"
 
 
-def _problem(columns: dict[str, object]) -> str:
-    c = columns
+def problem_text(c: Mapping[str, object]) -> str:
+    """``training, batch 64, N = 64, f32, 1-thread``."""
     return f"{c['phase']}, batch {c['batch']}, N = {c['length']}, {c['dtype']}, {c['settings']}"
 
 
@@ -183,7 +175,7 @@ def drift_sentences(drifts: Sequence[Drift], rows: Sequence[Row], baseline: str)
         others = len(session) - 1
         more = f", and {others} more problem{'s' * (others > 1)} moved" if others else ""
         lines.append(
-            f"The machine drifted: {baseline} ({_problem(most.problem)}) took "
+            f"The machine drifted: {baseline} ({problem_text(most.problem)}) took "
             f"{_change(most.trend.change)} in the last third of the session than in the first"
             f"{more}; ratios are formed inside blocks and cancel it."
         )
@@ -195,7 +187,7 @@ def drift_sentences(drifts: Sequence[Drift], rows: Sequence[Row], baseline: str)
         if d.over == "block"
     ]
     lines += [
-        f"WARNING: the ratio of {r.columns['name']} ({_problem(dict(r.columns))}) drifted itself: "
+        f"WARNING: the ratio of {r.columns['name']} ({problem_text(r.columns)}) drifted itself: "
         f"{_change(r.drift)} in the last third of the session than in the first, relative to "
         f"{baseline}; its interval stands for the mean over the session only."
         for r in rows

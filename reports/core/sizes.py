@@ -72,17 +72,12 @@ def of_profile(profile: Profile) -> Size:
     )
 
 
-_KINDS: dict[str, tuple[type, str]] = {
-    "batch": (int, "a whole number"),
-    "length": (int, "a whole number"),
-    "heads": (int, "a whole number"),
-    "width": (list, "[in, out]"),
-    "dtype": (str, "a text"),
-    "setting": (str, "a text"),
-    "mechanism": (str, "a text"),
-    "baseline": (str, "a text"),
-    "task": (str, "a text"),
+_KINDS: dict[str, type] = {
+    **dict.fromkeys(("batch", "length", "heads"), int),
+    "width": list,
+    **dict.fromkeys(("dtype", "setting", "mechanism", "baseline", "task"), str),
 }
+_EXPECTED = {int: "a whole number", list: "[in, out]", str: "a text"}
 
 
 def read(file: str) -> dict[str, Any]:
@@ -102,9 +97,9 @@ def read(file: str) -> dict[str, Any]:
     for name, value in given.items():
         if name not in _KINDS:
             raise UsageError(f"--like {file}: unknown name {name!r}; use {', '.join(_KINDS)}")
-        kind, words = _KINDS[name]
+        kind = _KINDS[name]
         if type(value) is not kind or (isinstance(value, int) and value < 1):
-            raise UsageError(f"--like {file}: {name} = {value!r}; expected {words}")
+            raise UsageError(f"--like {file}: {name} = {value!r}; expected {_EXPECTED[kind]}")
     width = given.get("width", list(WIDTH))
     if len(width) != 2 or not all(type(n) is int and n > 0 for n in width):
         raise UsageError(f"--like {file}: width = {width}; expected [in, out], whole numbers")

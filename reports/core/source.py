@@ -67,13 +67,18 @@ class DeviceRecords:
         return str(self.fingerprint.get("device"))
 
     @property
+    def name(self) -> str:
+        """``AMD EPYC (cpu)``."""
+        return f"{self.fingerprint.get('model')} ({self.kind})"
+
+    @property
     def title(self) -> str:
         """``AMD EPYC (cpu), torch 2.13.0+cpu, 2 CPU threads``, and variables that were set."""
         f = self.fingerprint
         variables = f.get("variables")
         known = variables if isinstance(variables, Mapping) else {}
         of_it = (
-            f"{f.get('model')} ({f.get('device')})",
+            self.name,
             f"torch {f.get('torch')}",
             f"{f.get('threads')} CPU threads",
             *(f"{name}={value}" for name, value in sorted(known.items())),
@@ -177,9 +182,11 @@ def by_key(what: str, key: str, known: Mapping[str, T], title: Callable[[T], str
     raise UsageError(f"given {what} {key!r}; the records have {said}")
 
 
+@lru_cache(maxsize=4)
 def _devices(
-    folders: Sequence[Path], kinds: Sequence[str]
+    folders: tuple[Path, ...], stamp: tuple[tuple[str, int, int], ...]
 ) -> tuple[list[DeviceRecords], list[str]]:
+    """All devices of some journals, the newest first; the `stamp` changes with these."""
     records: dict[str, list[Mapping[str, Any]]] = {}
     prints: dict[str, Mapping[str, Any]] = {}
     sessions: dict[str, list[Mapping[str, Any]]] = {}
@@ -207,14 +214,11 @@ def _devices(
             prints[key],
             tuple(journal.newest_code(some)),
             tuple(sorted(sessions[key], key=lambda s: str(s.get("at")))),
-            folders=tuple(folders),
+            folders=folders,
             elsewhere=tuple(r for other, its in runs.items() if other != key for r in its),
         )
         for key, some in records.items()
     ]
-    devices = [d for d in devices if d.has(*kinds)]
-    titles = [d.title for d in devices]
-    devices = [replace(d, has_twin=titles.count(d.title) > 1) for d in devices]
     return sorted(devices, key=lambda d: d.newest, reverse=True), warnings
 
 
@@ -247,13 +251,6 @@ def _gone_on(records: Mapping[str, list[Mapping[str, Any]]]) -> list[tuple[str, 
     return moves
 
 
-@lru_cache(maxsize=4)
-def _cached(
-    folders: tuple[Path, ...], kinds: tuple[str, ...], stamp: tuple[tuple[str, int, int], ...]
-) -> tuple[list[DeviceRecords], list[str]]:
-    return _devices(folders, kinds)
-
-
 def _stamp(folders: Sequence[Path]) -> tuple[tuple[str, int, int], ...]:
     """What changes when anything is appended: several notebooks of a kernel read one journal."""
     files = [path for folder in folders for path in journal.files(folder)]
@@ -261,8 +258,12 @@ def _stamp(folders: Sequence[Path]) -> tuple[tuple[str, int, int], ...]:
 
 
 def _read(folders: Sequence[Path], published: bool, says: str, kinds: Sequence[str]) -> Source:
-    devices, warnings = _cached(tuple(folders), tuple(kinds), _stamp(folders))
-    return Source(tuple(folders), published, says, tuple(devices), tuple(warnings))
+    every, warnings = _devices(tuple(folders), _stamp(folders))
+    devices = [d for d in every if d.has(*kinds)]
+    titles = [d.title for d in devices]
+    # A device without a twin stays the object that it is, with what was concluded of it.
+    told = (replace(d, has_twin=True) if titles.count(d.title) > 1 else d for d in devices)
+    return Source(tuple(folders), published, says, tuple(told), tuple(warnings))
 
 
 def find(folder: str, published: Path | None = None, kinds: Sequence[str] = SHOWN) -> Source:

@@ -72,6 +72,10 @@ Rows = Sequence[Mapping[str, str]]
 """Of a table, one at least: texts by the heading of their column."""
 
 
+Saved = tuple[list[dict[str, Any]], list[dict[str, str]]]
+"""A table's numbers, for a file, and its texts, which are shown."""
+
+
 def under(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[dict[str, str]]:
     """Rows of texts, each text under its heading."""
     return [dict(zip(columns, row, strict=True)) for row in rows]

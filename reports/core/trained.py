@@ -11,7 +11,6 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any
 
-from harness.errors import UsageError
 from harness.experiments.replicates import (
     BEST_ON_TEST,
     Replicate,
@@ -21,12 +20,7 @@ from harness.experiments.replicates import (
     unit_of,
     units_of,
 )
-from harness.experiments.warnings import (
-    DECIDED,
-    NOT_COUNTED,
-    selecting_everything,
-    training_flaws,
-)
+from harness.experiments.warnings import DECIDED, NOT_COUNTED, selecting_everything, training_flaws
 from harness.stats import (
     MeanDifference,
     MeanInterval,
@@ -39,14 +33,8 @@ from harness.stats import (
     ties,
 )
 from harness.stats.overall import LEAST_MODELS, LEAST_TASKS
-from harness.train.task import (
-    HIGHER_IS_BETTER,
-    by_common_recipe,
-    family_of,
-    task,
-    tasks_named,
-)
-from reports.core.recipes import recipe_text, trained_alike, trained_by, unlike_common
+from harness.train.task import HIGHER_IS_BETTER, by_common_recipe, family_of
+from reports.core.recipes import known_tasks, recipe_text, trained_alike, trained_by, unlike_common
 from reports.core.style import mechanism_of
 
 
@@ -144,6 +132,12 @@ class ModelRuns:
         return f"{len(folds)} folds{again}"
 
 
+def mean_text(unit: Unit, e: MeanInterval) -> str:
+    """``86.25 [85.10, 87.40]``."""
+    ends = "" if math.isnan(e.low) else f" [{unit.number(e.low)}, {unit.number(e.high)}]"
+    return f"{unit.number(e.mean)}{ends}"
+
+
 def per_unit(runs: Sequence[Mapping[str, Any]], value: Any) -> list[float]:
     """A number per seed (of a family its mean over tasks), or per fold its mean over seeds."""
     found: dict[Any, list[float]] = {}
@@ -228,7 +222,7 @@ def _models(task: str, runs: Sequence[Mapping[str, Any]]) -> list[ModelRuns]:
         good = r["status"] == "ok" and isinstance(r.get("test"), dict) and r["test"]
         (newest if good else failed).setdefault(r["model"], {})[replicate_of(r), r["task"]] = r
     found = []
-    whole = _tasks_of(task)
+    whole = len(known_tasks(task)) or 1
     for model, good_runs in newest.items():
         done = Counter(replicate for replicate, _ in good_runs)
         kept = tuple(r for (one, _), r in good_runs.items() if done[one] == whole)
@@ -237,14 +231,6 @@ def _models(task: str, runs: Sequence[Mapping[str, Any]]) -> list[ModelRuns]:
             metric = next(iter(kept[0]["test"]))
             found.append(ModelRuns(model, task, metric, kept, tuple(lost)))
     return sorted(found, key=lambda t: t.model)
-
-
-def _tasks_of(name: str) -> int:
-    """How many tasks a name stands for; 1 for one that this attnbench does not know."""
-    try:
-        return len(tasks_named(name))
-    except UsageError:
-        return 1
 
 
 @dataclass(frozen=True)
@@ -304,10 +290,7 @@ def against(model: ModelRuns, other: ModelRuns) -> Against | None:
 
 def _folds(name: str) -> int:
     """Of a task; 0 for one that this attnbench does not know."""
-    try:
-        return task(name).folds
-    except UsageError:
-        return 0
+    return max((one.folds for one in known_tasks(name)), default=0)
 
 
 def judged(found: Sequence[Against]) -> list[Against]:

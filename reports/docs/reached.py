@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from harness.experiments.replicates import unit_of
 from harness.stats import LEAST_REPLICATES
 from reports.core.page import remark, together
 from reports.core.page import table as shown
 from reports.core.source import Source
-from reports.core.trained import ModelRuns, tasks_by_recipe
+from reports.core.trained import ModelRuns, mean_text, tasks_by_recipe
 from reports.docs.plain import text_of
 
 
@@ -71,9 +69,7 @@ def _row(goal: Goal, arms: Iterable[ModelRuns]) -> dict[str, str]:
     best = max(arms, key=lambda one: one.mean, default=None)
     if best is None:
         return {"goal": goal.said, "best arm": "", "result": "not run yet"}
-    unit, (_, low, high) = unit_of(goal.metric), best.interval
-    ends = "" if math.isnan(low) else f" [{unit.number(low)}, {unit.number(high)}]"
-    mean = f"{unit.number(best.mean)}{ends}{unit.of_values}"
+    mean = f"{mean_text(best.unit, best.interval)}{best.unit.of_values}"
     return {
         "goal": goal.said,
         "best arm": f"{best.model} {mean} ({best.counted}, {best.recipe})",

@@ -185,8 +185,7 @@ def figures(timed: Sequence[Found]) -> dict[str, tuple[Figure, str]]:
     swept = (one for one in timed if (s := one.measured.sweeps) and s[0].lines("training"))
     if found := next(swept, None):
         device, base = found.device, found.measured.baseline
-        where = f"{device.fingerprint.get('model')} ({device.kind})"
-        figure = curve("ratio", found.measured.sweeps[0], "training", base, where)
+        figure = curve("ratio", found.measured.sweeps[0], "training", base, device.name)
         made["length"] = (
             footed(figure, device.footer("time")),
             f"Time of a training step over that of {base}, against length",

@@ -20,14 +20,7 @@ from reports.core.html import fill
 from reports.core.page import svg
 from reports.core.source import facts
 from reports.core.sweeps import LengthSweep, sweeps
-from reports.core.words import (
-    bytes_text,
-    known,
-    margin_text,
-    memory_text,
-    number_text,
-    time_text,
-)
+from reports.core.words import bytes_text, known, margin_text, memory_text, number_text, time_text
 
 PARTS = tuple(
     f"{part}_{column}" for part in ("value", "gradient") for column in ("error", "budget", "margin")

@@ -9,16 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from reports.claims import (
-    ANSWERS,
-    RATIOS,
-    SORTS,
-    Verdict,
-    ledger,
-    score_lines,
-    shown,
-    whose_text,
-)
+from reports.claims import ANSWERS, RATIOS, SORTS, Verdict, ledger, score_lines, shown, whose_text
 from reports.claims.ledger import KINDS, devices_of
 from reports.claims.printed import load_all
 from reports.contents import page_of

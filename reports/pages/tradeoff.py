@@ -20,15 +20,8 @@ from reports.core.style import look, text_colour
 from reports.core.trained import ModelRuns, TaskRuns, per_unit, trained_tasks
 from reports.core.words import bytes_text, file_name, time_text
 
-KINDS = ("run",)
 VARIANT = "variant, not ranked"
 """Standing of an ablation, say, of a mechanism that is ranked itself."""
-NONE = (
-    "Nothing was trained yet, so there is no accuracy to weigh costs against: attnbench compare "
-    "--all multi_head --task trec --seeds 5"
-)
-
-
 Standing = Literal["on the front", "behind", "open"]
 
 
@@ -179,8 +172,11 @@ def _reach(e: MeanInterval, unit: float) -> list[list[float]] | None:
 class Tradeoff(DevicePage):
     """TrainingCosts against accuracy; every method shows one piece of the page."""
 
-    kinds = KINDS
-    none = NONE
+    kinds = ("run",)
+    none = (
+        "Nothing was trained yet, so there is no accuracy to weigh costs against: attnbench "
+        "compare --all multi_head --task trec --seeds 5"
+    )
     verb = "Trained"
 
     @cached_property

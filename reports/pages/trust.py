@@ -28,9 +28,7 @@ from reports.core.page import DevicePage, Shown, remark, says, together, warns
 from reports.core.sentences import drift_sentences
 from reports.core.style import NOT_SHOWN, VERMILION, look
 
-KINDS = ("time", "anchor", "margin")
 STILL = "No movement of the machine is shown, and no ratio that moved."
-NONE = "Nothing was measured on this device: attnbench bench measures, with an A/A control."
 MOST_LINES = 8
 
 
@@ -72,12 +70,6 @@ class Control:
     problem: Mapping[str, Any]
     interval: Interval
     ratios: tuple[float, ...]
-
-    @property
-    def order(self) -> tuple[Any, ...]:
-        """Sorts controls by what they are of."""
-        p = self.problem
-        return (p["phase"], str(p["dtype"]), str(p["settings"]), -p["batch"], p["length"])
 
     @property
     def label(self) -> str:
@@ -181,8 +173,8 @@ def margins(found: Sequence[Margin]) -> Figure:
 class Trusted(DevicePage):
     """What may be believed; every method shows one piece of the page."""
 
-    kinds = KINDS
-    none = NONE
+    kinds = ("time", "anchor", "margin")
+    none = "Nothing was measured on this device: attnbench bench measures, with an A/A control."
 
     @cached_property
     def measured(self) -> Costs:
@@ -204,7 +196,12 @@ class Trusted(DevicePage):
             if ratios:
                 problem = dict(zip(PROBLEM, values, strict=True))
                 found.append(Control(problem, ratio_interval(ratios), tuple(ratios)))
-        return sorted(found, key=lambda c: c.order)
+
+        def order(c: Control) -> tuple[Any, ...]:
+            p = c.problem
+            return (p["phase"], str(p["dtype"]), str(p["settings"]), -p["batch"], p["length"])
+
+        return sorted(found, key=order)
 
     @cached_property
     def margins(self) -> list[Margin]:
@@ -246,7 +243,7 @@ class Trusted(DevicePage):
     def drift(self) -> Shown:
         """What moved during the session."""
         if not self.measured.rows:
-            return remark(NONE)
+            return remark(self.none)
         told = drift_sentences(self.measured.drifts, self.measured.rows, self.measured.baseline)
         figure = drift(self.measured.times, self.measured.baseline)
         pieces = [says([*(told or [STILL]), *self._too_few()])]

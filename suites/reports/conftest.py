@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,12 @@ def told(say: Callable[[Mapping[str, Any]], Predictions | None]) -> DeviceRecord
             return say(run)
 
     return Told("k", {"device": "cpu"}, (), ())
+
+
+def on(source: Source, *records: Iterable[Mapping[str, Any]]) -> Source:
+    """A source with one device that has these records."""
+    every = tuple(r for some in records for r in some)
+    return replace(source, devices=(replace(source.devices[0], records=every),))
 
 
 def of_five_seeds(task: str, metric: str, level: float, gain: float) -> Comparison:

@@ -23,6 +23,11 @@ def value(model: str, number: int, seed: int) -> float:
     return float(0.8 + 0.005 * number + GAINS[model] + 0.001 * seed + drawn.normal(0, 0.004))
 
 
+def averages(model: str) -> list[float]:
+    """Of a model over the domains, by seed."""
+    return [float(np.mean([value(model, i, s) for i in range(16)])) for s in range(SEEDS)]
+
+
 def reviewed(models: tuple[str, ...] = tuple(GAINS)) -> list[dict[str, Any]]:
     """A declared family against `B`, and its runs; what it keeps are no predictions."""
     declared = family([m for m in models if m != B], TASKS, SEEDS)

@@ -121,15 +121,12 @@ def by_mask(sentence: Mapping[str, Any]) -> dict[str, Sequence[float]]:
 def highest(tokens: Sequence[str], numbers: Mapping[str, Sequence[float]]) -> str:
     """The token with the largest number of each kind; of selections how many there are."""
     return "; ".join(
-        f"{_count(values)} of {len(tokens)} tokens {kind.replace('_', ' as ')}"
+        f"{np.count_nonzero(np.greater(values, 0.5))} of {len(tokens)} tokens "
+        f"{kind.replace('_', ' as ')}"
         if kind.startswith(SELECTED)
         else f"{kind.replace('_', ' ')} highest at {tokens[int(np.argmax(values))]}"
         for kind, values in numbers.items()
     )
-
-
-def _count(values: Sequence[float]) -> int:
-    return int(np.count_nonzero(np.asarray(values) > 0.5))
 
 
 def per_token(

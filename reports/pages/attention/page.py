@@ -8,27 +8,12 @@ from functools import cached_property
 from typing import Any
 
 from harness.stats import t_interval
-from reports.core.page import (
-    DevicePage,
-    Output,
-    Shown,
-    heading,
-    machine,
-    remark,
-    says,
-    together,
-    warns,
-)
+from reports.core.page import DevicePage, Output, Shown, heading, remark, says, together, warns
 from reports.core.source import DeviceRecords, Source, by_key
 from reports.core.style import mechanism_of
 from reports.core.words import file_name
 from reports.pages.attention import figures
 
-KINDS = ("attention",)
-NONE = (
-    "No trained model was looked at: attnbench train mtsa --task trec --look --sentence "
-    "'Who was the first man on the moon ?' trains one and records what it attends to."
-)
 ROW_LIMIT, CELL_LIMIT = 1e-4, 0.0
 """Largest deviation of a row's sum in float32, and largest weight at a forbidden cell."""
 KINDS_OF_NUMBERS = {
@@ -67,8 +52,12 @@ def choose(device: DeviceRecords, key: str) -> Mapping[str, Any]:
 class Attended(DevicePage):
     """One look; every method shows one piece of the page."""
 
-    kinds = KINDS
-    none = NONE
+    kinds = ("attention",)
+    none = (
+        "No trained model was looked at: attnbench train mtsa --task trec --look --sentence "
+        "'Who was the first man on the moon ?' trains one and records what it attends to."
+    )
+    of_record = True
 
     def __init__(
         self, source: Source, device: DeviceRecords, place: Output, look: str = ""
@@ -209,10 +198,6 @@ class Attended(DevicePage):
             self.place.figure("distances", figure, caption),
             self.place.table("distances", numbers, rows, (0, 1)),
         )
-
-    def machine(self) -> Shown:
-        """Where this was trained."""
-        return machine(self.device, Output(None, ""), *KINDS)
 
     def _contrast(self, kind: str, c: Mapping[str, Any]) -> str:
         _, low, high = t_interval(c["mean"], c["sd"], c["sentences"])

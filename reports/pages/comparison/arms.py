@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -24,6 +24,7 @@ MOST = 10
 
 Loader = TypeVar("Loader")
 Table = TypeVar("Table")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,19 @@ def pairs_of(
         first, second = (next((a for a in arms if a.model == m), None) for m in (c.first, c.second))
         if first is not None and second is not None:
             yield c, first, second, str(number) if several else "", MOST // 2 if several else MOST
+
+
+def both_said(
+    first: Arm, second: Arm, of: Callable[[Predictions], Iterable[T]]
+) -> Iterator[tuple[int, T, T]]:
+    """By pair of runs, what there is `of` each test item that both models were given."""
+    for key in sorted(first.said.keys() & second.said.keys(), key=str):
+        mine, theirs = (
+            dict(zip(p.items.tolist(), of(p), strict=True))
+            for p in (first.said[key], second.said[key])
+        )
+        for item in mine.keys() & theirs.keys():
+            yield item, mine[item], theirs[item]
 
 
 def loader_of(name: str, kind: type[Loader]) -> Loader | None:

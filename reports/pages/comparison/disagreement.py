@@ -20,7 +20,7 @@ from reports.core.source import DeviceRecords
 from reports.core.style import colour, mechanism_of, pair, text_colour
 from reports.core.tables import under
 from reports.pages.comparison import tags, translations
-from reports.pages.comparison.arms import Arm, arms_of, loader_of, pairs_of, table_of
+from reports.pages.comparison.arms import Arm, arms_of, both_said, loader_of, pairs_of, table_of
 
 BINS = 10
 """Of confidence, equally wide."""
@@ -236,19 +236,14 @@ class Disputed:
 
 def cases(first: Arm, second: Arm) -> list[Disputed]:
     """All test examples that both models were given, in the order of the table."""
-    said: dict[int, tuple[float, list[float], list[float]]] = {}
-    for key in first.said.keys() & second.said.keys():
-        a, b = first.said[key], second.said[key]
-        other = dict(zip(b.items.tolist(), b.said.tolist(), strict=True))
-        for item, truth, one in zip(
-            a.items.tolist(), a.truth.tolist(), a.said.tolist(), strict=True
-        ):
-            if item in other:
-                _, mine, theirs = said.setdefault(item, (truth, [], []))
-                mine.append(one)
-                theirs.append(other[item])
+    found: dict[int, list[tuple[float, float, float]]] = {}
+    for item, (truth, one), (_, other) in both_said(
+        first, second, lambda p: zip(p.truth.tolist(), p.said.tolist(), strict=True)
+    ):
+        found.setdefault(item, []).append((truth, one, other))
     return [
-        Disputed(i, t, tuple(mine), tuple(other)) for i, (t, mine, other) in sorted(said.items())
+        Disputed(item, each[0][0], tuple(a for _, a, _ in each), tuple(b for *_, b in each))
+        for item, each in sorted(found.items())
     ]
 
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from harness.experiments.conclusion import Conclusion
 from harness.experiments.costs import batch_seconds
-from harness.experiments.replicates import Record, Unit, is_ok
+from harness.experiments.replicates import Record, is_ok
 from harness.stats import Interval, mean_interval, ratio_interval
 from harness.train.recipe import EVALUATION_BATCH
 from harness.train.task import family_of, gathered, task, tasks_named
@@ -22,11 +22,10 @@ from reports.core.page import Output, Shown, remark, says, together
 from reports.core.printed_values import printed_accuracy
 from reports.core.style import LINES, look, mechanism_of
 from reports.core.tables import under
-from reports.core.trained import ModelRuns, per_unit, replicate_of
+from reports.core.trained import ModelRuns, mean_text, per_unit, replicate_of
 from reports.core.words import time_text
 
 AVERAGE, UNSEEN = "average", "average without those in training files"
-COSTS = ("model", AVERAGE, "a batch", "over the baseline's", "shortest", "longest")
 
 
 @dataclass(frozen=True)
@@ -102,13 +101,6 @@ def _tokens(arm: FamilyArm, name: str) -> float:
     return statistics.fmean(known) if known else math.nan
 
 
-def _interval(unit: Unit, values: Sequence[float]) -> str:
-    """``86.25 [85.10, 87.40]``."""
-    e = mean_interval(values)
-    ends = "" if math.isnan(e.low) else f" [{unit.number(e.low)}, {unit.number(e.high)}]"
-    return f"{unit.number(e.mean)}{ends}"
-
-
 def _values(place: Output, arms: Sequence[FamilyArm], family: str) -> Shown:
     """A row for each task, then the average over them."""
     first, rows, flat = arms[0].whole, [], []
@@ -119,16 +111,15 @@ def _values(place: Output, arms: Sequence[FamilyArm], family: str) -> Shown:
         for arm in arms:
             one = arm.whole if name == family else arm.on(name)
             printed = printed_accuracy(name, one.metric, one.mechanism)
-            cells.append(
-                _interval(one.unit, one.values) + (f" ({printed.text})" if printed else "")
-            )
+            mean = mean_interval(one.values)
+            cells.append(mean_text(one.unit, mean) + (f" ({printed.text})" if printed else ""))
             flat.append(
                 {
                     "task": name,
                     "model": one.model,
                     "metric": one.metric,
                     "test_tokens": tokens,
-                    **mean_interval(one.values)._asdict(),
+                    **mean._asdict(),
                     "seeds": len(one.values),
                     "batch_seconds": statistics.fmean(map(batch_seconds, one.runs)),
                     "printed": printed.summary.mean if printed else math.nan,
@@ -136,7 +127,9 @@ def _values(place: Output, arms: Sequence[FamilyArm], family: str) -> Shown:
             )
         rows.append(cells)
     if any(arm.unseen for arm in arms):
-        without = [_interval(first.unit, arm.unseen) if arm.unseen else "" for arm in arms]
+        without = [
+            mean_text(first.unit, mean_interval(arm.unseen)) if arm.unseen else "" for arm in arms
+        ]
         rows.append([UNSEEN, "", *without])
     columns = [task(next(iter(every))).each, "tokens", *(arm.whole.model for arm in arms)]
     return together(
@@ -167,9 +160,8 @@ def _costs(place: Output, arms: Sequence[FamilyArm], base: FamilyArm, family: st
         )
         each = [str(ratios[n]) if n in ratios else "" for n in (by_length[0], by_length[-1])]
         told = ["1", "", ""] if arm is base else [str(over), *each]
-        rows.append(
-            [one.model, _interval(one.unit, one.values), f"{time_text(seconds.mean)}{ends}", *told]
-        )
+        mean = mean_text(one.unit, mean_interval(one.values))
+        rows.append([one.model, mean, f"{time_text(seconds.mean)}{ends}", *told])
         flat += [
             {"model": one.model, "task": n, "test_tokens": tokens[n], **vars(r)}
             for n, r in ratios.items()
@@ -178,7 +170,8 @@ def _costs(place: Output, arms: Sequence[FamilyArm], base: FamilyArm, family: st
             lines[one.model] = [
                 curves.Point(tokens[n], r.ratio, r.low, r.high) for n, r in ratios.items()
             ]
-    columns = [*COSTS[:3], f"over {base.whole.model}'s", *COSTS[4:]]
+    over_base = f"over {base.whole.model}'s"
+    columns = ["model", AVERAGE, "a batch", over_base, "shortest", "longest"]
     pieces = [
         place.table("batches", flat, under(columns, rows)),
         remark(

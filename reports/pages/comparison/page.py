@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
 
 from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.costs import workload
@@ -30,36 +31,50 @@ from harness.experiments.tables import (
 )
 from harness.train.task import gathered
 from reports.core.forest import ties_shown
-from reports.core.page import (
-    DevicePage,
-    Output,
-    Shown,
-    heading,
-    machine,
-    remark,
-    says,
-    together,
-    warns,
-)
+from reports.core.page import DevicePage, Output, Shown, heading, remark, says, together, warns
 from reports.core.source import DeviceRecords, Source, by_key
 from reports.core.tables import under
 from reports.pages.comparison import disagreement, families, figures, learning
 from reports.pages.comparison.tables import cost_numbers, numbers, run_cells, run_numbers
 from reports.pages.corpora import edges
 
-KINDS = ("design", "family")
-NONE = (
-    "There is no comparison in this journal: attnbench compare mtsa multi_head makes one, "
-    "attnbench compare --all multi_head one of many models."
-)
+BELOW = "Every replicate of every model is a point in the figures below."
+
+
+def by_task(
+    show: Callable[[Compared, Sequence[Comparison], str], Shown],
+) -> Callable[[Compared], Shown]:
+    """A piece that shows a task's comparisons under a name, of every task.
+
+    Where there are several, each stands below its own name.
+    """
+
+    @wraps(show)
+    def every(page: Compared) -> Shown:
+        found = page.conclusion
+
+        def pieces() -> Iterator[Shown]:
+            several = len(found.tasks) > 1
+            for number, task in enumerate(found.tasks):
+                if several:
+                    yield heading(task)
+                yield show(page, found.of_task(task), f"task{number}-" if several else "")
+
+        return together(*pieces())
+
+    return every
 
 
 class Compared(DevicePage):
     """A family of comparisons; every method shows one piece of the page, task by task."""
 
-    kinds = KINDS
+    kinds = ("design", "family")
     footed = ("run",)
-    none = NONE
+    none = (
+        "There is no comparison in this journal: attnbench compare mtsa multi_head makes one, "
+        "attnbench compare --all multi_head one of many models."
+    )
+    of_record = True
 
     def __init__(
         self, source: Source, device: DeviceRecords, place: Output, design: str = ""
@@ -104,41 +119,35 @@ class Compared(DevicePage):
 
     def seeds(self) -> Shown:
         """Two models: a line per seed or fold, unpaired a point per run; more: see the forest."""
-        below = "Every replicate of every model is a point in the figures below."
         found = self.conclusion
         if all(len(found.of_task(task)) > 1 for task in found.tasks):
-            return remark(below)  # once, not under the name of every task
+            return remark(BELOW)  # once, not under the name of every task
+        return self._seeds()
 
-        def show(some: Sequence[Comparison], name: str) -> Shown:
-            c = some[0]
-            if len(some) > 1:
-                return remark(below)
-            if not c.values:
-                return _nothing(c)
-            if not c.paired:
-                return self.place.figure(f"{name}seeds", figures.every_seed(c), _means(c))
-            ahead = sum((a > b) == c.higher_is_better and a != b for _, a, b in c.values)
-            caption = (
-                f"{c.first} did better than {c.second} with {ahead} of {len(c.values)} "
-                f"{c.replicate}s."
-            )
-            return self.place.figure(f"{name}seeds", figures.every_seed(c), caption)
+    @by_task
+    def _seeds(self, some: Sequence[Comparison], name: str) -> Shown:
+        c = some[0]
+        if len(some) > 1:
+            return remark(BELOW)
+        if not c.values:
+            return _nothing(c)
+        ahead = sum((a > b) == c.higher_is_better and a != b for _, a, b in c.values)
+        caption = (
+            f"{c.first} did better than {c.second} with {ahead} of {len(c.values)} {c.replicate}s."
+        )
+        said = caption if c.paired else _means(c)
+        return self.place.figure(f"{name}seeds", figures.every_seed(c), said)
 
-        return self._by_task(show)
-
-    def differences(self) -> Shown:
+    @by_task
+    def differences(self, some: Sequence[Comparison], name: str) -> Shown:
         """Differences to the baseline with their intervals."""
-
-        def show(some: Sequence[Comparison], name: str) -> Shown:
-            c = some[0]
-            if len(some) == 1:
-                return _nothing(c) if c.difference is None else self._one_difference(c, name)
-            if not any(c.difference and not math.isnan(c.difference.low) for c in some):
-                return _nothing(c)
-            caption = f"{c.task}: difference to {c.second}, with 95 % t-intervals."
-            return self.place.figure(f"{name}differences", figures.forest(some), caption)
-
-        return self._by_task(show)
+        c = some[0]
+        if len(some) == 1:
+            return _nothing(c) if c.difference is None else self._one_difference(c, name)
+        if not any(c.difference and not math.isnan(c.difference.low) for c in some):
+            return _nothing(c)
+        caption = f"{c.task}: difference to {c.second}, with 95 % t-intervals."
+        return self.place.figure(f"{name}differences", figures.forest(some), caption)
 
     def _one_difference(self, c: Comparison, name: str) -> Shown:
         unit, d = c.unit, c.difference
@@ -168,20 +177,20 @@ class Compared(DevicePage):
 
     def statistics(self) -> Shown:
         """Interval first, then the tests: of one comparison row by row, of several a row each."""
+        return together(self._statistics(), says(reading(self.conclusion)))
 
-        def show(some: Sequence[Comparison], name: str) -> Shown:
-            flat = map(numbers, some)
-            if len(some) > 1:
-                rows = under(columns(some), task_rows(some))
-                ends = (0, len(rows[0]) - 1)
-                shown = self.place.table(f"{name}statistics", flat, rows, ends)
-                return together(remark(headed(some)), shown)
-            if not (tests := statistics_rows(some[0])):
-                return _nothing(some[0])
-            rows = under(["", "value", "how to read it"], tests)
-            return self.place.table(f"{name}statistics", flat, rows, (0, 2))
-
-        return together(self._by_task(show), says(reading(self.conclusion)))
+    @by_task
+    def _statistics(self, some: Sequence[Comparison], name: str) -> Shown:
+        flat = map(numbers, some)
+        if len(some) > 1:
+            rows = under(columns(some), task_rows(some))
+            ends = (0, len(rows[0]) - 1)
+            shown = self.place.table(f"{name}statistics", flat, rows, ends)
+            return together(remark(headed(some)), shown)
+        if not (tests := statistics_rows(some[0])):
+            return _nothing(some[0])
+        rows = under(["", "value", "how to read it"], tests)
+        return self.place.table(f"{name}statistics", flat, rows, (0, 2))
 
     def over_tasks(self) -> Shown:
         """The tests over tasks."""
@@ -199,123 +208,91 @@ class Compared(DevicePage):
             pieces.append(ties_shown(self.place, "ties", ties, "over tasks", "tasks", said))
         return together(*pieces, families.shown(self.place, c))
 
-    def ties(self) -> Shown:
+    @by_task
+    def ties(self, some: Sequence[Comparison], name: str) -> Shown:
         """Of more than two models those that can't be told apart on a task."""
-        found = self.conclusion
+        found, task = self.conclusion, some[0].task
+        said = tied_on(found, task) or ["Ties are of three models or more, with runs of all."]
+        if task not in found.ties:
+            return remark(" ".join(map(_ended, said)))
+        return ties_shown(self.place, f"{name}ties", found.ties[task], task, "seeds", said)
 
-        def show(some: Sequence[Comparison], name: str) -> Shown:
-            task = some[0].task
-            said = tied_on(found, task) or ["Ties are of three models or more, with runs of all."]
-            if task not in found.ties:
-                return remark(" ".join(map(_ended, said)))
-            return ties_shown(self.place, f"{name}ties", found.ties[task], task, "seeds", said)
-
-        return self._by_task(show)
-
-    def power(self) -> Shown:
+    @by_task
+    def power(self, some: Sequence[Comparison], name: str) -> Shown:
         """What how many seeds would find, at the spread that was seen here."""
-
-        def show(some: Sequence[Comparison], name: str) -> Shown:
-            c = some[0]
-            if len(some) > 1:
-                return remark(
-                    "What could have been found stands beside each verdict; attnbench plan "
-                    f"--comparisons {c.together} says what more seeds would find."
-                )
-            found, spread = figures.power_curves(c), figures.spread_of(c)
-            if not found or spread is None:
-                return remark(_no_power(c))
-            needed = "; ".join(f"{one.name}: {one.needed} seeds" for one in found)
-            ends = f"[{c.unit.size(spread.low)}, {c.unit.size(spread.high)}]"
-            caption = (
-                "Differences between seeds have a standard deviation of "
-                f"{c.unit.size(spread.value)} {ends}; taken as it is, 80 % power needs, for a true "
-                f"difference of {needed}. That spread is itself an estimate, and the curves are no "
-                "statement about the difference found here."
+        c = some[0]
+        if len(some) > 1:
+            return remark(
+                "What could have been found stands beside each verdict; attnbench plan "
+                f"--comparisons {c.together} says what more seeds would find."
             )
-            return self.place.figure(f"{name}power", figures.power(c, found), caption)
+        found, spread = figures.power_curves(c), figures.spread_of(c)
+        if not found or spread is None:
+            return remark(_no_power(c))
+        needed = "; ".join(f"{one.name}: {one.needed} seeds" for one in found)
+        ends = f"[{c.unit.size(spread.low)}, {c.unit.size(spread.high)}]"
+        caption = (
+            "Differences between seeds have a standard deviation of "
+            f"{c.unit.size(spread.value)} {ends}; taken as it is, 80 % power needs, for a true "
+            f"difference of {needed}. That spread is itself an estimate, and the curves are no "
+            "statement about the difference found here."
+        )
+        return self.place.figure(f"{name}power", figures.power(c, found), caption)
 
-        return self._by_task(show)
-
-    def disagreement(self) -> Shown:
+    @by_task
+    def disagreement(self, some: Sequence[Comparison], name: str) -> Shown:
         """What kept predictions say: without what was trained on, over examples, and where."""
+        told = says(map(_ended, of_examples(some)))
+        return together(told, disagreement.show(self.place, some, name, self.device))
 
-        def show(some: Sequence[Comparison], name: str) -> Shown:
-            told = says(map(_ended, of_examples(some)))
-            return together(told, disagreement.show(self.place, some, name, self.device))
-
-        return self._by_task(show)
-
-    def curves(self) -> Shown:
+    @by_task
+    def curves(self, some: Sequence[Comparison], name: str) -> Shown:
         """Learning curves on dev."""
-
-        def show(some: Sequence[Comparison], name: str) -> Shown:
-            figure = learning.learning_curves(some)
-            if figure is None:
-                return _nothing(some[0])
-            where = "dev" if some[0].choose == "dev" else "the test set"
-            costs = {model: cost for c in some for model, cost in c.costs.items()}
-            parts = [
-                f"{model} is best on {where} after {cost.chosen_epoch:g} of {cost.epochs:g} epochs"
-                for model, cost in costs.items()
-            ]
-            ends = {
-                one.model: f"{one.model} ({len(one.runs)} runs, all of them to epoch {one.whole})"
-                for c in some
-                for one in learning.dev_curves(c)
-            }
-            caption = (
-                f"Dev {some[0].metric} by epoch, median and interquartile range, as far as every "
-                f"run of a model goes on: {', '.join(ends.values())}. Dotted: the median of those "
-                "that go on longer, while they are half or more, without a band, for patience ends "
-                "some runs before others. Dots: the epoch that counts, of every run; the median "
-                f"run of {', of '.join(parts)}."
-            )
-            return self.place.figure(f"{name}curves", figure, caption)
-
-        return self._by_task(show)
+        figure = learning.learning_curves(some)
+        if figure is None:
+            return _nothing(some[0])
+        where = "dev" if some[0].choose == "dev" else "the test set"
+        costs = {model: cost for c in some for model, cost in c.costs.items()}
+        parts = [
+            f"{model} is best on {where} after {cost.chosen_epoch:g} of {cost.epochs:g} epochs"
+            for model, cost in costs.items()
+        ]
+        ends = {
+            one.model: f"{one.model} ({len(one.runs)} runs, all of them to epoch {one.whole})"
+            for c in some
+            for one in learning.dev_curves(c)
+        }
+        caption = (
+            f"Dev {some[0].metric} by epoch, median and interquartile range, as far as every "
+            f"run of a model goes on: {', '.join(ends.values())}. Dotted: the median of those "
+            "that go on longer, while they are half or more, without a band, for patience ends "
+            "some runs before others. Dots: the epoch that counts, of every run; the median "
+            f"run of {', of '.join(parts)}."
+        )
+        return self.place.figure(f"{name}curves", figure, caption)
 
     def costs(self) -> Shown:
         """Parameters, time and memory of every model."""
-
-        def show(some: Sequence[Comparison], name: str) -> Shown:
-            costs = {model: cost for c in some for model, cost in c.costs.items()}
-            if not costs:
-                return _nothing(some[0])
-            rows = under(COSTS, cost_rows(some))
-            return self.place.table(f"{name}costs", cost_numbers(costs), rows)
-
         how = (
             "Medians over the runs of each model; peak memory is that of the whole training run "
             "beyond data, libraries and weights, on the code and machine of those runs."
         )
-        return together(self._by_task(show), remark(how))
+        return together(self._costs(), remark(how))
 
-    def runs(self) -> Shown:
+    @by_task
+    def _costs(self, some: Sequence[Comparison], name: str) -> Shown:
+        costs = {model: cost for c in some for model, cost in c.costs.items()}
+        if not costs:
+            return _nothing(some[0])
+        rows = under(COSTS, cost_rows(some))
+        return self.place.table(f"{name}costs", cost_numbers(costs), rows)
+
+    @by_task
+    def runs(self, some: Sequence[Comparison], name: str) -> Shown:
         """Every run, those that failed too."""
-
-        def show(some: Sequence[Comparison], name: str) -> Shown:
-            flat = run_numbers(some)
-            rows = [run_cells(some[0], row) for row in flat]
-            return self.place.table(f"{name}runs", flat, rows, (0, 1))
-
-        return self._by_task(show)
-
-    def machine(self) -> Shown:
-        """Where this was trained."""
-        return machine(self.device, Output(None, ""), *self.footed)
-
-    def _by_task(self, show: Callable[[Sequence[Comparison], str], Shown]) -> Shown:
-        """The same piece of every task, under its name where there are several."""
-        several = len(self.conclusion.tasks) > 1
-
-        def pieces(found: Conclusion) -> Iterator[Shown]:
-            for number, task in enumerate(found.tasks):
-                if several:
-                    yield heading(task)
-                yield show(found.of_task(task), f"task{number}-" if several else "")
-
-        return together(*pieces(self.conclusion))
+        flat = run_numbers(some)
+        rows = [run_cells(some[0], row) for row in flat]
+        return self.place.table(f"{name}runs", flat, rows, (0, 1))
 
 
 begin = Compared.begin

@@ -13,7 +13,7 @@ from harness.stats.sums import has_spans, spans_of
 from harness.train.data.texts import Tagged
 from reports.core.page import Output, Shown, remark, says, together
 from reports.core.tables import under
-from reports.pages.comparison.arms import Arm, loader_of, pairs_of, table_of
+from reports.pages.comparison.arms import Arm, both_said, loader_of, pairs_of, table_of
 
 CONFUSED = 15
 """Confusions shown, the most frequent ones."""
@@ -204,17 +204,14 @@ class Apart:
 def apart(first: Arm, second: Arm) -> list[Apart]:
     """All sentences that both models tagged, those where one is further ahead first."""
     seen: dict[int, tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]] = {}
-    for key in sorted(first.said.keys() & second.said.keys(), key=str):
-        a, b = first.said[key], second.said[key]
-        other = dict(zip(b.items.tolist(), b.sequences("said"), strict=True))
-        for item, truth, said in zip(
-            a.items.tolist(), a.sequences("truth"), a.sequences("said"), strict=True
-        ):
-            if len(other.get(item, ())) == len(truth) > 0:
-                _, mine, theirs = seen.setdefault(item, (truth, [], []))
-                if len(said) == len(seen[item][0]):
-                    mine.append(said)
-                    theirs.append(other[item])
+    for item, (truth, said), (_, other) in both_said(
+        first, second, lambda p: zip(p.sequences("truth"), p.sequences("said"), strict=True)
+    ):
+        if len(other) == len(truth) > 0:
+            _, mine, theirs = seen.setdefault(item, (truth, [], []))
+            if len(said) == len(seen[item][0]):
+                mine.append(said)
+                theirs.append(other)
     found = [Apart(i, t, np.stack(x), np.stack(y)) for i, (t, x, y) in seen.items() if x]
     return sorted(found, key=lambda one: (-abs(one.ahead), one.item))
 

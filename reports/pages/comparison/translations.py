@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from harness.experiments.conclusion import Comparison
 from harness.experiments.replicates import Record, is_ok
+from harness.records.predictions import Predictions
 from harness.stats import SUMMED, ratio_interval
 from harness.stats.sums import ORDERS
 from harness.train.data.parallel import Parallel
 from reports.core.page import Output, Shown, remark, says, together
 from reports.core.tables import under
-from reports.pages.comparison.arms import Arm, loader_of, pairs_of, table_of
+from reports.pages.comparison.arms import Arm, both_said, loader_of, pairs_of, table_of
 
 COLUMNS = SUMMED["chrf"].last
 
@@ -130,16 +131,14 @@ class Version:
 def apart(first: Arm, second: Arm) -> list[Version]:
     """Sentences that both models were given, those first on which they are furthest apart."""
     chrf, found = SUMMED["chrf"], dict[int, list[tuple[float, str, str]]]()
-    for key in sorted(first.said.keys() & second.said.keys(), key=str):
-        sides = []
-        for one in (first.said[key], second.said[key]):
-            scores = chrf.of(one.counts[:, chrf.first : chrf.last].astype(float))
-            wrote = [bytes(text).decode(errors="replace") for text in one.sequences("said")]
-            items = one.items.tolist()
-            sides.append(dict(zip(items, zip(scores.tolist(), wrote, strict=True), strict=True)))
-        for item in sides[0].keys() & sides[1].keys():
-            (a, mine), (b, other) = sides[0][item], sides[1][item]
-            found.setdefault(item, []).append((a - b, mine, other))
+
+    def scored(one: Predictions) -> Iterable[tuple[float, str]]:
+        scores = chrf.of(one.counts[:, chrf.first : chrf.last].astype(float))
+        wrote = (bytes(text).decode(errors="replace") for text in one.sequences("said"))
+        return zip(scores.tolist(), wrote, strict=True)
+
+    for item, (a, mine), (b, other) in both_said(first, second, scored):
+        found.setdefault(item, []).append((a - b, mine, other))
     out = []
     for item, each in found.items():
         ahead = statistics.fmean(difference for difference, _, _ in each)

@@ -9,9 +9,10 @@ from typing import Any
 
 from harness.train.recipe import CEILINGS, identity
 from reports.core.page import Output, Shown, remark, together
+from reports.core.tables import Saved
 from reports.core.trained import Against, ModelRuns, TaskRuns, against
 from reports.pages.corpora.printed import COMPONENTS
-from reports.pages.corpora.tables import head
+from reports.pages.corpora.tables import NUMBERS, head
 
 CAUSES = {"vectors": "vectors {}", "width": "width {:,}", "patience": "all steps"}
 """What a gap to a printed value is known to come from, by what its fuller setting is called.
@@ -84,9 +85,7 @@ def causes(tasks: Iterable[Sequence[TaskRuns]]) -> list[tuple[str, TaskRuns, Aga
     return found
 
 
-def table(
-    found: Sequence[tuple[str, TaskRuns, Against]],
-) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+def table(found: Sequence[tuple[str, TaskRuns, Against]]) -> Saved:
     """Numbers, and texts."""
     rows, flat = [], []
     for cause, of, pair in found:
@@ -110,10 +109,7 @@ def table(
                 "cause": cause,
                 "with": one,
                 "in_place_of": other,
-                "difference": pair.difference.difference,
-                "low": pair.difference.low,
-                "high": pair.difference.high,
-                "p": pair.difference.p,
+                **{name: getattr(pair.difference, name) for name in NUMBERS},
                 "replicates": len(pair.values.rows),
             }
         )

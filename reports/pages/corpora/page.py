@@ -37,11 +37,6 @@ from reports.pages.corpora.figures import (
     scale_of,
 )
 
-KINDS = ("run",)
-NONE = (
-    "Nothing was trained yet: attnbench sweep, or attnbench compare --all multi_head, trains over "
-    "corpora."
-)
 MIRRORED = "mirrored_summation"
 MISSING = {
     "variants": "No variant of a mechanism was trained here: attnbench compare "
@@ -60,8 +55,11 @@ MISSING = {
 class Corpora(DevicePage):
     """Accuracies over corpora; every method shows one piece of the page."""
 
-    kinds = KINDS
-    none = NONE
+    kinds = ("run",)
+    none = (
+        "Nothing was trained yet: attnbench sweep, or attnbench compare --all multi_head, trains "
+        "over corpora."
+    )
 
     @property
     def empty(self) -> bool:
@@ -126,7 +124,7 @@ class Corpora(DevicePage):
         """Which records these are."""
         others = sum(task.others for task in self.tasks)
         left = f" {others} runs by other recipes are not shown beside these." if others else ""
-        made = f"Trained {self.device.dates_of(*KINDS)} on {self.device.title}."
+        made = f"Trained {self.device.dates_of(*self.kinds)} on {self.device.title}."
         return together(says([f"{self.source.says} {made}{left}"]), warns(self._lost()))
 
     def table(self) -> Shown:

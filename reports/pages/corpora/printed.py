@@ -16,7 +16,8 @@ from harness.experiments.costs import steps_of
 from harness.experiments.replicates import BEST_ON_TEST
 from reports.core.forest import Line, Panel, forests
 from reports.core.printed_values import PrintedAccuracy, printed_accuracy
-from reports.core.trained import ModelRuns, TaskRuns
+from reports.core.tables import Saved
+from reports.core.trained import ModelRuns, TaskRuns, mean_text
 from reports.pages.corpora.tables import head
 
 LEGEND = "; hollow: printed"
@@ -108,20 +109,19 @@ def difference(model: ModelRuns, other: ModelRuns) -> float:
     return first.summary.mean - second.summary.mean
 
 
-def table(found: Sequence[Beside]) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+def table(found: Sequence[Beside]) -> Saved:
     """Numbers, and texts."""
     rows, flat = [], []
     for b in found:
         one, unit = b.model, b.model.unit
         mean, low, high = (unit.scale * value for value in one.interval)
-        ends = "" if math.isnan(low) else f" [{low:.{unit.digits}f}, {high:.{unit.digits}f}]"
         rows.append(
             {
                 "": f"{head(b.of)}: {one.model}",
                 "recipe": ", ".join([one.recipe, *[BEST_ON_TEST] * one.best_on_test]),
                 "paper": b.printed.place,
                 "printed": b.printed.text,
-                "here [95 %]": f"{unit.number(one.mean)}{ends}",
+                "here [95 %]": mean_text(unit, one.interval),
                 "gap": f"{b.gap:+.{b.printed.digits}f}",
                 "over": one.counted,
                 "known to differ": b.known_text,

@@ -9,11 +9,13 @@ from typing import Any
 from harness.experiments.estimate import sought
 from harness.experiments.tables import DETECTABLE, NEEDED
 from harness.experiments.warnings import NOT_COUNTED
-from reports.core.tables import Cell
+from reports.core.tables import Cell, Saved
 from reports.core.trained import Against, TaskRuns
 from reports.core.words import known, number_text
 
 APART = ("better", "worse")
+NUMBERS = ("difference", "low", "high", "p")
+"""Of a difference, in a file."""
 
 
 def head(task: TaskRuns, trained: Sequence[str] = ()) -> str:
@@ -45,9 +47,7 @@ def numbers(tasks: Iterable[TaskRuns]) -> list[dict[str, Any]]:
     ]
 
 
-def differences(
-    found: Sequence[Against], margins: Mapping[str, float]
-) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+def differences(found: Sequence[Against], margins: Mapping[str, float]) -> Saved:
     """Comparisons that are judged together: numbers, and texts.
 
     Parameters
@@ -83,7 +83,7 @@ def differences(
                 "metric": one.model.metric,
                 "model": one.model.model,
                 "other": one.other.model,
-                **{name: getattr(d, name) for name in ("difference", "low", "high", "p")},
+                **{name: getattr(d, name) for name in NUMBERS},
                 "p_holm": one.adjusted_p,
                 "hedges_g": d.hedges_g,
                 "minimum_detectable_effect": d.detectable_among(len(found)),

@@ -12,7 +12,7 @@ from reports.core import frontiers, predicted
 from reports.core.costs import Costs
 from reports.core.page import DevicePage, Shown, remark, says, together
 from reports.core.printed_values import printed_costs
-from reports.core.sentences import closing, drift_sentences
+from reports.core.sentences import closing, drift_sentences, problem_text
 from reports.core.source import TIMED
 from reports.core.sweeps import LengthSweep, by_block, fit_slope, label_of, longest
 from reports.core.words import bytes_text, error_text, file_name, known, time_text
@@ -21,19 +21,18 @@ from reports.pages.scaling import stress as numerics
 from reports.pages.scaling.figures import Fit
 from reports.pages.scaling.growth import Grown, grown
 
-KINDS = TIMED
-MORE = ("frontier", "stress")
-"""Kinds that have a section of their own here, with a bench or without."""
-NONE = "There is no bench in this journal: attnbench bench measures one."
 PHASES = ("forward", "training")
 
 
 class Scaling(DevicePage):
-    """Costs against length; every method shows one piece of the page."""
+    """Costs against length; every method shows one piece of the page.
 
-    kinds = (*KINDS, *MORE)
-    footed = (*KINDS, "memory", *MORE)
-    none = NONE
+    Frontiers and stress have sections of their own, with a bench or without.
+    """
+
+    kinds = (*TIMED, "frontier", "stress")
+    footed = (*kinds, "memory")
+    none = "There is no bench in this journal: attnbench bench measures one."
 
     @cached_property
     def measured(self) -> Costs:
@@ -45,36 +44,19 @@ class Scaling(DevicePage):
         """Every case against its baseline, sorted by problem."""
         return self.measured.rows
 
-    @property
-    def sweeps(self) -> list[LengthSweep]:
-        """Sweeps over length, the longest first."""
-        return self.measured.sweeps
-
-    @property
-    def base(self) -> str:
-        """What all ratios are formed to."""
-        return self.measured.baseline
-
-    @property
-    def where(self) -> str:
-        """The device, for the figures."""
-        return f"{self.device.fingerprint.get('model')} ({self.device.kind})"
-
     def about(self) -> Shown:
         """Which records these are, and of what else there are some."""
-        others = [d.title for d in self.source.devices if d is not self.device and d.has(*KINDS)]
+        others = [d.title for d in self.source.devices if d is not self.device and d.has(*TIMED)]
         also = f"Measured too, and never mixed with this: {'; '.join(others)}." if others else ""
-        return together(super().about(), *([] if self.rows else [says([NONE])]), remark(also))
+        return together(super().about(), *([] if self.rows else [says([self.none])]), remark(also))
 
     def sentences(self) -> Shown:
         """Cost, crossover, memory and correctness of the subject."""
-        if not self.measured.subject:
+        m = self.measured
+        if not m.subject:
             return says([])
-        profile = self.measured.profile
-        size: Mapping[str, Any] = {**profile.reference, "settings": profile.setting}
-        said = closing(
-            self.rows, self.measured.subject, self.base, size, self.measured.memory_ratio
-        )
+        size: Mapping[str, Any] = {**m.profile.reference, "settings": m.profile.setting}
+        said = closing(m.rows, m.subject, m.baseline, size, m.memory_ratio)
         return says(said, main=True)
 
     def time(self) -> Shown:
@@ -83,7 +65,7 @@ class Scaling(DevicePage):
 
     def memory(self) -> Shown:
         """Peak memory against length, both passes, and its ratio to the baseline's."""
-        if not self.sweeps:
+        if not self.measured.sweeps:
             return self._no_sweep()
         return together(self._curves("memory"), self._curves("memory-ratio"))
 
@@ -92,22 +74,22 @@ class Scaling(DevicePage):
         return self._curves("ratio")
 
     def _curves(self, what: str) -> Shown:
-        if not self.sweeps:
+        if not self.measured.sweeps:
             return self._no_sweep()
-        sweep = self.sweeps[0]
+        sweep = self.measured.sweeps[0]
         shown = [self._curve(what, sweep, phase) for phase in PHASES if sweep.lines(phase)]
         return together(*shown, grid=True)
 
     def _curve(self, what: str, sweep: LengthSweep, phase: str, name: str = "") -> Shown:
-        figure = figures.curve(what, sweep, phase, self.base, self.where)
-        caption = figures.curve_caption(what, sweep, phase, self.base)
+        figure = figures.curve(what, sweep, phase, self.measured.baseline, self.device.name)
+        caption = figures.curve_caption(what, sweep, phase, self.measured.baseline)
         return self.place.figure(f"{what}-{phase}{name}", figure, caption)
 
     def other_sweeps(self) -> Shown:
         """Time ratios of sweeps at another batch, dtype or setting."""
         pieces = [
             self._curve("ratio", sweep, phase, f"-{sweep.slug}")
-            for sweep in self.sweeps[1:]
+            for sweep in self.measured.sweeps[1:]
             for phase in PHASES
             if sweep.ratios(phase) > 1
         ]
@@ -162,7 +144,7 @@ class Scaling(DevicePage):
 
     def slopes(self) -> Shown:
         """Fitted slopes of time and memory: figures and a table."""
-        if not self.sweeps:
+        if not self.measured.sweeps:
             return self._no_sweep()
         pieces, rows = [], []
         for phase in PHASES:
@@ -265,24 +247,21 @@ class Scaling(DevicePage):
         pieces = [
             self.place.figure(
                 f"{what}{number}",
-                figures.growth(group, what, self.where),
+                figures.growth(group, what, self.device.name),
                 figures.growth_caption(group, what),
             )
             for number, group in enumerate(panels.values())
         ]
-        table = self.place.table(what, *tables.growth(found, what, self.base))
+        table = self.place.table(what, *tables.growth(found, what, self.measured.baseline))
         return together(together(*pieces, grid=True), table)
 
     def cases(self) -> Shown:
         """Every case with its numbers."""
         if not self.rows:
-            return remark(NONE)
+            return remark(self.none)
         groups: dict[str, list[Row]] = {}
         for r in self.rows:
-            c = r.columns
-            size = f"batch {c['batch']}, N = {c['length']}"
-            problem = f"{c['phase']}, {size}, {c['dtype']}, {c['settings']}"
-            groups.setdefault(problem, []).append(r)
+            groups.setdefault(problem_text(r.columns), []).append(r)
         shown = [
             {"case": f"{problem}: {label_of(r)}", **tables.cells(r)}
             for problem, rows in groups.items()
@@ -295,12 +274,12 @@ class Scaling(DevicePage):
         shown = super().machine()
         if not self.rows:
             return shown
-        moved = drift_sentences(self.measured.drifts, self.rows, self.base)
+        moved = drift_sentences(self.measured.drifts, self.rows, self.measured.baseline)
         return together(shown, says([*impossible(self.rows), *moved]))
 
     def _no_sweep(self) -> Shown:
         if not self.rows:
-            return remark(NONE)
+            return remark(self.none)
         return remark("No implementation was measured at two lengths or more.")
 
     def _fits(self, phase: str, cost: str) -> list[Fit]:
@@ -311,7 +290,7 @@ class Scaling(DevicePage):
             frame, value = frame.merge(self.measured.memory, on="case"), "peak_bytes"
         frame = frame[(frame["status"] == "ok") & ~frame["control"].astype(bool)]
         found = []
-        for label, line in self.sweeps[0].lines(phase).items():
+        for label, line in self.measured.sweeps[0].lines(phase).items():
             own = frame[frame["case"].isin([r.case for r in line])]
             blocks = by_block(own, value, cost == "time")
             whole = fit_slope(blocks)

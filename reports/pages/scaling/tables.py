@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.records.ratios import Row
 from reports.core.sweeps import Slope
+from reports.core.tables import Saved
 from reports.core.words import known, margin_text, memory_text, number_text, time_text
 from reports.pages.scaling.figures import Fit
 from reports.pages.scaling.growth import Grown
@@ -68,9 +69,7 @@ def _lengths(fit: Slope | None) -> str:
     return ", ".join(f"{n:,}" for n in fit.lengths) if fit else ""
 
 
-def slopes(
-    found: Sequence[tuple[str, str, Fit]],
-) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+def slopes(found: Sequence[tuple[str, str, Fit]]) -> Saved:
     """All slopes (cost, pass and fit) as numbers and as texts."""
     flat = [
         {
@@ -100,9 +99,7 @@ def slopes(
     return flat, rows
 
 
-def growth(
-    grown: Sequence[Grown], what: str, baseline: str
-) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+def growth(grown: Sequence[Grown], what: str, baseline: str) -> Saved:
     """Growth with "threads" or the "batch", as numbers and as texts."""
     flat, rows = [], []
     for g in grown:

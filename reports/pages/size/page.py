@@ -7,7 +7,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -19,9 +18,8 @@ from reports.core import sizes
 from reports.core.axes import name_rows, note, titled
 from reports.core.forest import Line, draw_rows
 from reports.core.html import pieces
-from reports.core.page import Output, Shown, heading, remark, says, together, warns
-from reports.core.parameters import opens
-from reports.core.source import Source, find
+from reports.core.page import Output, Shown, SourcePage, heading, remark, says, together, warns
+from reports.core.source import Source
 from reports.core.style import look, mechanism_of, text_colour
 from reports.core.tables import under
 from reports.pages.claims import score
@@ -43,23 +41,15 @@ STEPS = (
 """The roundest first."""
 
 
-@opens
-def begin(journal: str, like: str, out: str, page: str) -> Sized:
-    """Open the notebook, as `reports.core.page.SourcePage` does.
+class Sized(SourcePage):
+    """The question, answered for each device; every method shows one piece of the page.
 
-    Parameters
-    ----------
-    like : str
-        TOML file with the reader's sizes; the profile's if empty.
+    `like` is a TOML file with the reader's sizes; the profile's if empty.
     """
-    return Sized(find(str(journal)), sizes.read(str(like)), Output.of(out, page))
 
-
-class Sized:
-    """The question, answered for each device; every method shows one piece of the page."""
-
-    def __init__(self, source: Source, given: dict[str, Any], place: Output) -> None:
-        self.source, self.given, self.place = source, given, place
+    def __init__(self, source: Source, place: Output, like: str = "") -> None:
+        super().__init__(source, place)
+        self.given = sizes.read(str(like))
 
     def question(self) -> Shown:
         """What is asked."""
@@ -170,6 +160,9 @@ class Sized:
         rows = accuracy_table(found.trained, found.size, head)
         numbers, name = accuracy_numbers(found.trained), _named("accuracies", found)
         return self.place.table(name, numbers, rows, range(len(rows[0])))
+
+
+begin = Sized.begin
 
 
 def _named(what: str, found: Found) -> str:

@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.experiments.conclusion import conclude, conclusions
-from harness.records import journal
+from harness.experiments.conclusion import conclude
 from harness.train.task import task
-from reports.claims import ledger, load_claims
-from suites.support.command_line import ROOT
+from reports.claims import ledger
 from suites.support.comparisons import B, design, family, runs
 from suites.support.domains import SEEDS, TASKS, reviewed, value
 from suites.support.made_up_records import claim
@@ -58,7 +56,6 @@ def test_a_claim_is_judged_in_the_declared_family() -> None:
     records = [together, *trained(ours, *OTHERS)]
     (judged, *_) = conclude(together, records).comparisons
     assert judged.verdict == "undecided"
-    assert judged.difference is not None
     assert judged.difference.p < 0.05 < (judged.adjusted_p or 0)
     found = verdict(records)
     assert found.verdict == "undecided"
@@ -90,6 +87,8 @@ def test_what_was_trained_alike_stands_before_what_was_not() -> None:
     assert verdict([*records, *alike]).verdict == "reproduced"
     longer = runs("mtsa_released.fused", spread(3, 0.05), **steps(150))
     assert verdict([*records, *longer]).verdict == "not reproduced"
+    alone = verdict([records[0], *records[2:], *longer])
+    assert alone.verdict == "undecided", "what was trained more decides nothing"
 
 
 def apart(records: list[dict[str, Any]], **more: Any) -> list[dict[str, Any]]:
@@ -182,20 +181,3 @@ def test_an_average_over_domains_is_judged_over_domains() -> None:
     lost = over("multi_scale_transformer", "multi_head", few)
     assert lost.wants_records
     assert "attnbench compare multi_scale_transformer multi_head --task mtl16" in lost.reason
-
-
-def test_published_claims_and_comparisons_say_the_same() -> None:
-    records = journal.read(ROOT / "reports" / "published" / "cpu").records
-    said = {c.sentence: c for one in conclusions(records) for c in one.comparisons}
-    claims = [c for c in load_claims() if c.query == "accuracy_difference"]
-    count = 0
-    for found in ledger({"d": records}, claims=claims):
-        judged = next((c for text, c in said.items() if found.reason.startswith(text)), None)
-        if judged is None or "positive" not in found.claim.tolerance:
-            continue
-        count += 1
-        if found.verdict == "undecided":
-            continue
-        assert judged.said in ("better", "worse"), found.id
-        assert (found.verdict == "reproduced") == (found.value > 0), found.id
-    assert count > 10

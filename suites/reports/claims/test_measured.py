@@ -508,12 +508,8 @@ def test_the_newest_look_counts_and_none_says_how() -> None:
         (3.0, 1.2, {"factor": 1.5}, "less favourable"),
         (1.05, 2.4, {"factor": 1.5}, "more favourable"),
         (0.5, 2.4, {"factor": 1.5}, "opposite"),
-        (
-            1.3,
-            0.923,
-            {"factor": 1.5},
-            "opposite",
-        ),  # within the factor, and slower instead of faster
+        # Within the factor, and slower instead of faster.
+        (1.3, 0.923, {"factor": 1.5}, "opposite"),
         (3.0, 0.4, {"factor": 1.5}, "opposite"),
         (3.0, None, {"alike": 1.25}, "less favourable"),
         (0.3, None, {"alike": 1.25}, "more favourable"),

@@ -67,17 +67,12 @@ def rows(paper: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 @pytest.mark.parametrize(("paper", "name"), TEXTS)
-def test_every_line_stands_in_the_paper(paper: str, name: str) -> None:
+def test_every_line_and_row_stands_in_the_paper(paper: str, name: str) -> None:
     text = text_or_skip(name)
     lines = [line for _, table in tables(load(paper)) for line in sentences(table)]
     assert len(lines) >= 2
     for line in lines:
         assert squeezed(line) in text, line
-
-
-@pytest.mark.parametrize(("paper", "name"), TEXTS)
-def test_every_row_stands_in_the_paper(paper: str, name: str) -> None:
-    text = text_or_skip(name)
     transcribed = [row for _, row in rows(load(paper)) if "line" not in row]
     assert len(transcribed) > 10
     for row in transcribed:
@@ -91,18 +86,6 @@ def test_every_claim_quotes_the_paper(paper: str) -> None:
     assert len(mine) > 10
     for claim in mine:
         assert squeezed(claim.line) in text, (claim.id, claim.line)
-
-
-def test_a_wrong_digit_or_a_shifted_cell_is_found() -> None:
-    text = squeezed("MTSA Shen et al. (2019) 2.9m 180s 558MB 86.3")
-    right = {"name": "MTSA", "cells": ["2.9m", "180s", "558MB", "86.3"]}
-    assert stands(right, text)
-    assert stands({**right, "cells": ["2.9m", "180s", "", "558MB", "86.3"]}, text)  # a blank one
-    assert not stands({**right, "cells": ["2.9m", "181s", "558MB", "86.3"]}, text)
-    assert not stands({**right, "cells": ["2.9m", "558MB", "180s", "86.3"]}, text)
-    assert not stands({**right, "name": "DiSA"}, text)
-    far = squeezed("MTSA" + "x" * 200 + "2.9m 180s 558MB 86.3")  # another row's cells
-    assert not stands(right, far)
 
 
 @pytest.mark.parametrize("paper", PAPERS)

@@ -95,22 +95,6 @@ def test_a_measured_claim_that_fails_is_no_error(
     assert verdicts["mtsa-1-output"] == "not testable here"
 
 
-@pytest.mark.nightly
-def test_without_a_journal_the_published_records_count(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _, out, told_json = told(tmp_path, capsys)
-    assert told_json["published"]
-    assert told_json["failed"] == []
-    assert "Built from the records published with attnbench" in out
-    assert told_json["devices"]
-    verdicts: dict[str, set[str]] = {}
-    for one in told_json["claims"]:
-        verdicts.setdefault(one["id"], set()).add(one["verdict"])
-    assert verdicts["mtsa-1-output"] - {"not testable here"} == {"reproduced"}
-    assert verdicts["mtsa-2-multi-head"] - {"not testable here"}
-
-
 def test_an_exact_claim_that_fails_is_exit_code_1_and_each_device_has_a_score(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

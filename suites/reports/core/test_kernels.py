@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -28,67 +28,43 @@ def write_book(folder: Path, name: str, *cells: str) -> None:
     nbformat.write(book, folder / f"{name}.ipynb")
 
 
-@pytest.fixture
-def books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(reports.execute, "NOTEBOOKS", tmp_path)
-    write_book(tmp_path, "leaves", "x = 1", "left = x\nimport os; os.getpid()")
-    write_book(tmp_path, "finds", "x = 1", "'left' in globals(), len(In)", "import os; os.getpid()")
-    write_book(
-        tmp_path,
-        "opens",
-        "journal = ''",
-        "from reports.core.parameters import refuse_unknown\nrefuse_unknown(['journal'])",
-    )
-    write_book(tmp_path, "raises", "x = 1", "raise ValueError('first line\\nsecond')")
-    write_book(tmp_path, "dies", "x = 1", "import os; os._exit(3)")
-    return tmp_path
-
-
-@pytest.fixture
-def kernel() -> Iterator[Kernel]:
-    one = Kernel()
-    yield one
-    one.close()
-
-
 def result(executed: Any, cell: int) -> str:
     return str(executed.cells[cell].outputs[0]["data"]["text/plain"])
 
 
-def test_a_kernel_serves_again_and_has_forgotten(books: Path, kernel: Kernel) -> None:
-    first = kernel.execute("leaves", {"x": "7"}, books / "a.ipynb")
-    second = kernel.execute("finds", {"x": "8"}, books / "b.ipynb")
-    assert result(first, 2) == result(second, 3)  # one process
-    assert kernel.started == 1
-    present, cells = result(second, 2).strip("()").split(", ")
-    assert present == "False"
-    assert int(cells) == 4  # "" and its own three, papermill's among them
-    assert [c.execution_count for c in second.cells] == [1, 2, 3, 4]
-    assert nbformat.read(books / "b.ipynb", as_version=4).cells[3].outputs
-
-
-def test_a_misspelt_parameter_fails_on_a_used_kernel_too(books: Path, kernel: Kernel) -> None:
-    kernel.execute("opens", {"journal": "right"}, books / "a.ipynb")
-    with pytest.raises(NotebookFailed, match="unknown parameter 'jurnal'"):
-        kernel.execute("opens", {"jurnal": "x"}, books / "b.ipynb")
-    kernel.execute("opens", {"journal": "right"}, books / "c.ipynb")
-
-
-def test_a_failing_cell_is_one_line_and_the_kernel_goes_on(books: Path, kernel: Kernel) -> None:
-    with pytest.raises(NotebookFailed) as error:
-        kernel.execute("raises", {}, books / "a.ipynb")
-    assert str(error.value) == "ValueError: first line"
-    kernel.execute("leaves", {}, books / "b.ipynb")
-    assert kernel.started == 1
-
-
-def test_a_dead_kernel_is_replaced(books: Path, kernel: Kernel) -> None:
-    kernel.execute("leaves", {}, books / "a.ipynb")
-    with pytest.raises(NotebookFailed):
-        kernel.execute("dies", {}, books / "b.ipynb")
-    executed = kernel.execute("finds", {}, books / "c.ipynb")
-    assert result(executed, 1).startswith("(False")
-    assert kernel.started == 2
+def test_a_kernel_serves_again_has_forgotten_outlives_errors_and_is_replaced_when_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports.execute, "NOTEBOOKS", tmp_path)
+    opens = "from reports.core.parameters import refuse_unknown\nrefuse_unknown(['journal'])"
+    write_book(tmp_path, "leaves", "x = 1", "left = x\nimport os; os.getpid()")
+    write_book(tmp_path, "finds", "x = 1", "'left' in globals(), len(In)", "import os; os.getpid()")
+    write_book(tmp_path, "opens", "journal = ''", opens)
+    write_book(tmp_path, "raises", "x = 1", "raise ValueError('first line\\nsecond')")
+    write_book(tmp_path, "dies", "x = 1", "import os; os._exit(3)")
+    out = tmp_path / "out.ipynb"
+    with closing(Kernel()) as kernel:
+        first = kernel.execute("leaves", {"x": "7"}, out)
+        second = kernel.execute("finds", {"x": "8"}, out)
+        assert result(first, 2) == result(second, 3), "one process"
+        present, cells = result(second, 2).strip("()").split(", ")
+        assert present == "False"
+        assert int(cells) == 4  # "" and its own three, papermill's among them
+        assert [c.execution_count for c in second.cells] == [1, 2, 3, 4]
+        assert nbformat.read(out, as_version=4).cells[3].outputs
+        kernel.execute("opens", {"journal": "right"}, out)
+        with pytest.raises(NotebookFailed, match="unknown parameter 'jurnal'"):
+            kernel.execute("opens", {"jurnal": "x"}, out)
+        kernel.execute("opens", {"journal": "right"}, out)
+        with pytest.raises(NotebookFailed) as error:
+            kernel.execute("raises", {}, out)
+        assert str(error.value) == "ValueError: first line"
+        assert result(kernel.execute("leaves", {}, out), 1) == result(first, 2)
+        assert kernel.started == 1
+        with pytest.raises(NotebookFailed):
+            kernel.execute("dies", {}, out)
+        assert result(kernel.execute("finds", {}, out), 1).startswith("(False")
+        assert kernel.started == 2
 
 
 def test_workers_run_beside_each_other_and_results_come_in_order() -> None:

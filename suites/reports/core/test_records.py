@@ -17,7 +17,6 @@ from harness.train.task import task
 from reports.claims import ledger, load_claims
 from reports.core import frontiers
 from reports.core.costs import Costs
-from reports.core.printed_values import printed_accuracy
 from reports.core.recipes import trained_alike
 from reports.core.sentences import closing
 from reports.core.source import DeviceRecords, facts, find
@@ -32,7 +31,6 @@ def test_tasks_hold_the_newest_run_of_each_replicate(device: DeviceRecords) -> N
     tasks = {t.name: t for t in trained_tasks(device.records)}
     assert set(tasks) == {"trec", "cr", "mirrored_summation[k=5]", "mirrored_summation[k=20]"}
     trec = tasks["trec"].find("mtsa")
-    assert trec is not None
     assert trec.model == MINE
     assert trec.counted == "6 seeds"
     assert tasks["cr"].models[0].counted == "10 folds"
@@ -40,7 +38,6 @@ def test_tasks_hold_the_newest_run_of_each_replicate(device: DeviceRecords) -> N
     other = {**trec.runs[0], "recipe": {"width": 7}, "key": "other"}
     both = {t.name: t for t in trained_tasks([*device.records, again, other])}
     newer = both["trec"].find("mtsa")
-    assert newer is not None
     assert len(newer.values) == 6
     assert min(newer.values) == 0.123
     assert both["trec"].others == 1
@@ -84,7 +81,6 @@ def test_folds_that_are_missing_do_not_change_how_far_training_sets_overlap(
     (cr,) = trained_tasks(half)
     base, mine = (next(m for m in cr.models if m.model == name) for name in (BASE, MINE))
     found = against(mine, base)
-    assert found is not None
     gains = found.difference.differences
     assert len(gains) == 5
     spread = statistics.stdev(gains) * math.sqrt(1 / 5 + 1 / 9)  # test over training: 1 : 9
@@ -134,17 +130,6 @@ def test_a_device_knows_what_others_had_trained_before_it_declared(tmp_path: Pat
     assert any(v.reason.startswith("exploratory: mtsa.fused is better") for v in said)
 
 
-def test_relatedness_stands_beside_what_resan_prints() -> None:
-    one = printed_accuracy("sick_relatedness", "pearson", "disa")
-    assert one is not None
-    assert (one.place, one.text) == ("ReSAN, Table 3", "0.8695 (0.0012)")
-    found = printed_accuracy("trec", "accuracy", "multi_head")
-    assert found is not None
-    assert found.text == "93.4 (0.4)"
-    assert printed_accuracy("sick_relatedness", "pearson", "mtsa") is None
-    assert printed_accuracy("mirrored_summation", "mse", "mtsa") is None
-
-
 def test_times_of_a_slower_session_are_drawn_beside_the_baseline(measured: Costs) -> None:
     rows = measured.rows
     swept = sweeps(rows)[0].rows
@@ -152,7 +137,6 @@ def test_times_of_a_slower_session_are_drawn_beside_the_baseline(measured: Costs
     base = next(r for r in rows if r.case == one.baseline)
     slow = [replace(r, seconds=3 * r.seconds) if r.case == one.case else r for r in rows]
     drawn = {r.case: r for sweep in sweeps(slow) for r in sweep.rows}
-    assert one.time is not None
     assert drawn[one.case].seconds == pytest.approx(base.seconds * one.time.ratio)
     others = [r for r in rows if r.case != one.case and r.case in drawn]
     as_measured = [drawn[r.case].seconds == r.seconds for r in others]
@@ -195,7 +179,6 @@ def test_models_are_ranked_over_the_corpora_that_have_them_trained_alike(
     corpora = [t for t in trained_tasks(device.records) if "mirrored" not in t.name]
     names, found = tied(corpora, "multi_head")
     assert names == ["cr", "trec"]
-    assert found is not None
     ranks = []
     for one in corpora:
         own = [m for m in one.models if not m.variant]
@@ -225,8 +208,6 @@ def test_a_model_that_was_trained_more_is_not_ranked_there(device: DeviceRecords
         tied([t for t in trained_tasks(some) if "mirrored" not in t.name], "multi_head")[1]
         for some in (runs, unlike)
     )
-    assert before is not None
-    assert after is not None
     assert before.omnibus.ranks.keys() - after.omnibus.ranks.keys() == {MINE}
 
 

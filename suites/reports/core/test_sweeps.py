@@ -32,7 +32,7 @@ def table(some: list[Row]) -> str:
     return console.file.getvalue()
 
 
-def test_two_widths_are_two_lines() -> None:
+def test_two_widths_are_two_lines_and_one_is_not_told() -> None:
     (sweep,) = sweeps(rows(CNN, NARROW), least=1)
     lines = sweep.lines("training")
     assert {label: [r.case for r in some] for label, some in lines.items()} == {
@@ -43,9 +43,6 @@ def test_two_widths_are_two_lines() -> None:
     said = table(rows(CNN, NARROW))
     assert "multi_cnn.conv to 300" in said
     assert "multi_cnn.conv to 600" in said
-
-
-def test_one_width_is_not_told() -> None:
     (sweep,) = sweeps(rows(CNN), least=1)
     assert set(sweep.lines("training")) == {"multi_head.sdpa 8h", "multi_cnn.conv"}
     assert " to " not in table(rows(NARROW))
@@ -60,7 +57,6 @@ def test_the_slope_of_a_power_law_is_found() -> None:
             for drift in rng.lognormal(0, 1, 7)
         ]
         fit = fit_slope(blocks)
-        assert fit is not None
         assert fit.slope == pytest.approx(1.7, abs=0.06)
         assert (fit.blocks, fit.lengths) == (7, (16, 64, 256, 1024))
         covered += fit.low <= 1.7 <= fit.high
@@ -72,8 +68,6 @@ def test_overhead_bends_the_whole_and_not_the_longest() -> None:
         {n: 1e-2 + 1e-6 * n**2 for n in (16, 64, 256, 1024, 4096)} for _ in range(3)
     ]
     whole, end = fit_slope(blocks), fit_slope(longest(blocks))
-    assert whole is not None
-    assert end is not None
     assert end.lengths == (1024, 4096)
     assert whole.slope < 1.5 < 1.99 < end.slope
     assert set(longest([{512: 1.0, 1024: 2.0, 2048: 4.0, 256: 1.0}])[0]) == {512, 1024, 2048}
@@ -86,7 +80,6 @@ def test_the_longest_lengths_are_those_that_show_growth_and_if_they_can_its_inte
     once = {8192: 1.0, 16384: 4.0}
     assert longest([once, short]) == [once, {4096: 4096.0}], "the longest, if none has an interval"
     again = fit_slope(longest([once, short, dict(short)]))
-    assert again is not None
     assert (again.blocks, again.lengths) == (2, (1024, 4096))
     far = {2 * n: v for n, v in once.items()}
     assert longest([far, short, dict(short)])[0] == far, "two that end far before say too little"
@@ -97,12 +90,10 @@ def test_slopes_without_enough_are_none_or_without_interval() -> None:
     assert fit_slope([]) is None
     assert fit_slope([{16: 1.0}]) is None
     one = fit_slope([{16: 1.0, 32: 2.0}])
-    assert one is not None
     assert one.slope == pytest.approx(1.0)
     assert math.isnan(one.low)
     assert str(one) == "1.00 [one reading]"
     lacking = fit_slope([{16: 1.0, 32: 2.0}, {16: 1.0}])
-    assert lacking is not None
     assert lacking.blocks == 1
 
 
@@ -116,9 +107,7 @@ def test_times_of_two_sessions_never_meet_in_a_block() -> None:
     ]
     frame = pd.DataFrame(rows)
     timed = fit_slope(by_block(frame, "seconds", timed=True))
-    assert timed is not None
     assert timed.slope == pytest.approx(1.0)
     assert (timed.lengths, timed.blocks) == ((64, 128, 256, 512), 2)
     held = fit_slope(by_block(frame, "bytes", timed=False))
-    assert held is not None
     assert (held.lengths, held.blocks) == ((16, 32, 64, 128, 256, 512), 2)

@@ -12,17 +12,12 @@ from harness.train.task import tasks_named
 from reports.core.source import Source
 from reports.docs import declared, reached
 from reports.docs.plain import text_of
-from suites.support.comparisons import B, run
+from suites.reports.conftest import on
+from suites.support.comparisons import B, family, run
 from suites.support.declared import compared, planned
 from suites.support.domains import reviewed
 
 LSTM, NONE = "bi_lstm.packed", "none.fused"
-
-
-def on(source: Source, *records: list[dict[str, Any]]) -> Source:
-    """A source with one device that has these records."""
-    every = tuple(r for some in records for r in some)
-    return replace(source, devices=(replace(source.devices[0], records=every),))
 
 
 def test_exploratory_experiments_have_a_list_of_their_own(source: Source) -> None:
@@ -53,20 +48,11 @@ def test_every_warning_can_be_read(source: Source) -> None:
 def test_a_family_that_stands_in_no_other_table_has_one(source: Source) -> None:
     pairs = [compared(f"f{m}", models=[m, NONE], steps=s) for m, s in ((LSTM, 10), (B, 14))]
     designs = [one for some in pairs for one in some if one["kind"] == "design"]
-    family = {
-        "kind": "family",
-        "key": "f",
-        "question": "f",
-        "designs": designs,
-        "plan": planned("tags.toml"),
-        "status": "ok",
-        "session": "s",
-        "at": "2026-01-01",
-    }
+    whole = family([], []) | {"designs": designs, "plan": planned("tags.toml")}
     runs = [one for some in pairs for one in some if one["kind"] == "run"]
     for one in runs:
         one["plan"] = "tags.toml"
-    device = on(source, [family, *runs]).devices[0]
+    device = on(source, [whole, *runs]).devices[0]
     found = text_of(declared.families(device.conclusions, []))
     assert f"2 models against {NONE} on trec (tags.toml, " in found
     assert f"| {NONE} | 80.40 (1.14) % |" in found

@@ -50,8 +50,6 @@ def test_attention_is_checked_and_drawn(
 def test_a_look_is_found_on_whichever_device_it_was_recorded(folder: Path, source: Source) -> None:
     """Two devices have records; that of the look is not the newest."""
     first = begin(journal=str(folder), device="", look="a0", out="", page="p")
-    assert first.record is not None
-    assert first.device is not None
     assert first.record["key"] == "a0"
     other = next(d for d in source.devices if d.key != first.device.key)
     with pytest.raises(UsageError, match="given look 'a0'; the records have none"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +18,8 @@ from reports.core.source import DeviceRecords, Source
 from reports.pages.comparison import figures, learning
 from reports.pages.experiments import Experiments
 from reports.pages.size.accuracy import difference_text
-from suites.support.comparisons import (
-    HIGH,
-    LOW,
-    A,
-    B,
-    compared,
-    design,
-    family,
-    judged,
-    run,
-    runs,
-)
+from suites.reports.conftest import on
+from suites.support.comparisons import HIGH, LOW, A, B, compared, design, family, judged, run, runs
 from suites.support.report_records import LSTM, MINE
 
 
@@ -46,19 +35,6 @@ def many(source: Source) -> Conclusion:
     return next(c for c in conclusions(other.records) if not c.is_pair)
 
 
-def test_the_list_of_experiments_counts_no_verdict_after_unequal_training(
-    tmp_path: Path, source: Source
-) -> None:
-    def trained(model: str, values: list[float], steps: int) -> list[dict[str, Any]]:
-        told: dict[str, Any] = {"recipe": {"batch": 1}, "examples": {"train": steps}}
-        return runs(model, values, **told)
-
-    for steps, said in ((10, "1 better."), (14, "1 better (not counted).")):
-        records = [design(), *trained(A, HIGH, steps), *trained(B, LOW, 10)]
-        alone = replace(source, devices=(replace(source.devices[0], records=tuple(records)),))
-        assert said in Experiments(alone, Output(tmp_path, "page")).about().html
-
-
 def test_the_list_of_experiments_says_by_which_recipe_and_vectors(
     tmp_path: Path, source: Source
 ) -> None:
@@ -72,8 +48,7 @@ def test_the_list_of_experiments_says_by_which_recipe_and_vectors(
         of_both = zip((A, B), (HIGH, LOW), (mine, others), strict=True)
         more: dict[str, Any] = {"epochs": epochs, "vectors": vectors}
         trained = (runs(m, v, recipe=recipe, **more) for m, v, recipe in of_both)
-        records = (design(), *chain.from_iterable(trained))
-        alone = replace(source, devices=(replace(source.devices[0], records=records),))
+        alone = on(source, [design()], *trained)
         shown = Experiments(alone, Output(tmp_path, "page")).table().html
         assert f">{said}</td>" in shown
         assert ">5 seeds</td>" in shown
@@ -104,7 +79,6 @@ def test_differences_are_those_of_the_seeds_and_the_interval_that_of_their_mean(
         assert drawn.loc[f"seed {seed}", "x"] == pytest.approx(100 * (first - second))
     bar = drawn[drawn["kind"] == "interval"].loc["mean"]
     d = pair.difference
-    assert d is not None
     assert (bar["low"], bar["high"]) == pytest.approx((100 * d.low, 100 * d.high))
     names = [t.get_text() for t in figure.axes[0].get_yticklabels()]
     assert names == [*(f"seed {n}" for n in range(6)), "mean"]
@@ -137,7 +111,6 @@ def test_learning_curves_are_medians_of_all_runs_and_tell_where_patience_ended_s
     mine, other = trained([6, 4, 3, 5, 6], 0.1), trained([4] * 5, 0.0)
     pair = judged(design(), [*of_curves(A, mine), *of_curves(B, other)])
     figure = learning.learning_curves([pair])
-    assert figure is not None
     assert {A, B} <= {t.get_text() for t in figure.axes[0].texts}
     drawn = dict(iter(data_of(figure).groupby("series")))
     median, rest = drawn[f"{A}: median of 5 runs"], drawn[f"{A}: those that go on"]
@@ -162,7 +135,6 @@ def test_a_family_has_a_panel_for_every_model_with_the_baseline_in_each() -> Non
     records = [one for model, curves in told.items() for one in of_curves(model, curves)]
     many = conclude(family([A, "disa.x"], ["trec"]), records)
     figure = learning.learning_curves(many.comparisons)
-    assert figure is not None
     drawn = data_of(figure)
     for model in (A, "disa.x"):
         names = set(drawn[drawn["panel"] == model]["series"])
@@ -175,7 +147,6 @@ def test_a_forest_has_a_line_for_every_model(many: Conclusion) -> None:
     bars = drawn[drawn["kind"] == "interval"].set_index("series")
     for c in many.of_task("mr"):
         d = c.difference
-        assert d is not None
         assert bars.loc[c.first, "low"] == pytest.approx(100 * d.low)
         assert bars.loc[c.first, "high"] == pytest.approx(100 * d.high)
     assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == [MINE, LSTM]

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.experiments.conclusion import Comparison, conclude
 from harness.records.predictions import Predictions, PredictionsLost
 from harness.train.data.directory import VARIABLE
 from reports.core.figure_data import data_of
@@ -23,8 +22,8 @@ from reports.pages.comparison.disagreement import (
     confusion,
     show,
 )
-from suites.reports.conftest import arm, told
-from suites.support.comparisons import A, B, design, run
+from suites.reports.conftest import arm, of_five_seeds, told
+from suites.support.comparisons import A, B
 from suites.support.made_up_data import write_table
 
 EMPTY = np.empty(0, np.uint8)
@@ -42,18 +41,13 @@ def said(classes: Any, truth: Any = 1, confidence: Any = 204) -> Predictions:
     )
 
 
+COMPARED = of_five_seeds("trec", "accuracy", 0.8, 0.0)
 ODD = np.where(np.arange(COUNT) == 17, 4, 1)
 """Class 1 of all but one, which is class 4."""
 
 
 def kept(found: Mapping[str, Any]) -> Predictions:
     return said(ODD if found["model"] == A else 1)
-
-
-@pytest.fixture
-def compared() -> Comparison:
-    runs = [run(m, seed, 0.8, data="d") for m in (A, B) for seed in range(5)]
-    return conclude(design(), runs).comparisons[0]
 
 
 def test_a_row_is_what_it_is_a_column_what_was_said() -> None:
@@ -90,37 +84,37 @@ def test_an_example_tells_in_how_many_runs_they_were_apart() -> None:
 
 
 def test_the_example_stands_there_by_its_place_and_with_its_text(
-    compared: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = Output(tmp_path / "out", "page")
     monkeypatch.delenv(VARIABLE, raising=False)
-    page = show(output, [compared], "", told(kept))
+    page = show(output, [COMPARED], "", told(kept))
     assert "trec/test.tsv row 18" in page.plain
     assert f"Set {VARIABLE} to the data directory to see the texts." in page.plain
     columns = ("coarse", "fine", "text")
     rows = [["DESC", "x", f"question {number} <b>?"] for number in range(COUNT)]
     write_table(tmp_path / "trec" / "test.tsv", columns, rows)
     monkeypatch.setenv(VARIABLE, str(tmp_path))
-    page = show(output, [compared], "", told(kept))
+    page = show(output, [COMPARED], "", told(kept))
     assert "5 of 5" in page.plain
     assert "question 17 &lt;b&gt;?" in page.html
     assert "question 16" not in page.plain
     rows[17][0] = "NUM"
     write_table(tmp_path / "trec" / "test.tsv", columns, rows)
-    page = show(output, [compared], "", told(kept))
+    page = show(output, [COMPARED], "", told(kept))
     assert "question 17" not in page.plain
     assert "trec/test.tsv.gz is not the table that was tested on" in page.plain
     (tmp_path / "trec" / "test.tsv").unlink()
-    assert "no file" in show(output, [compared], "", told(kept)).plain
+    assert "no file" in show(output, [COMPARED], "", told(kept)).plain
 
 
-def test_what_is_lost_is_named_and_the_rest_is_shown(compared: Comparison) -> None:
+def test_what_is_lost_is_named_and_the_rest_is_shown() -> None:
     def lacking(found: Mapping[str, Any]) -> Predictions:
         if found["seed"] == 2:
             raise PredictionsLost(f"predictions of {found['key']} are lost: no file")
         return kept(found)
 
-    page = show(Output(None, ""), [compared], "", told(lacking))
+    page = show(Output(None, ""), [COMPARED], "", told(lacking))
     assert f"predictions of {A} trec 2 are lost: no file" in page.plain
     assert "4 of 4" in page.plain
-    assert show(Output(None, ""), [compared], "", told(lambda run: None)).plain == NOTHING
+    assert show(Output(None, ""), [COMPARED], "", told(lambda run: None)).plain == NOTHING

@@ -153,11 +153,3 @@ def test_the_page_shows_both_with_their_numbers(tmp_path: Path) -> None:
     table = pd.read_csv(tmp_path / "tables" / "p-batch.csv")
     last = table[(table["batch"] == 16) & table["case"].str.startswith(BASE)]
     assert last["time_ratio_to_least"].to_numpy() == pytest.approx(16)
-
-
-def test_without_any_the_page_says_what_measures_them(tmp_path: Path) -> None:
-    one = [reading(case(BASE, "forward", ONE), b, 1.0) for b in range(BLOCKS)]
-    opened(tmp_path, one)
-    page = scaling.begin(journal=str(tmp_path), device="", out="", page="p")
-    assert "attnbench bench --profile threads" in page.threads().plain
-    assert "attnbench bench --profile batch" in page.batches().plain

@@ -138,11 +138,11 @@ def test_every_row_and_column_that_is_declared_is_printed() -> None:
             told = steps.get(column) if isinstance(steps, dict) else steps
             assert table.paper not in ("mtsa", "resan") or told == STEPS.get(name, told)
     resan = printed_accuracy("sick_relatedness", "pearson", "hrchy_cnn")
-    assert resan is not None
     assert (resan.text, resan.setup["width"]) == ("0.8436 (0.0014)", 300)
     transformer = printed_accuracy("sst5", "accuracy", "transformer")
-    assert transformer is not None
     assert (transformer.place, transformer.text) == ("Multi-Scale, Table 2", "50.4")
+    assert printed_accuracy("sick_relatedness", "pearson", "mtsa") is None
+    assert printed_accuracy("mirrored_summation", "mse", "mtsa") is None
 
 
 def test_the_figure_has_what_is_printed_beside_what_was_reached() -> None:

@@ -17,17 +17,8 @@ from reports.core.page import Output
 from reports.core.source import DeviceRecords, Source, find
 from reports.core.words import file_name
 from reports.pages.tradeoff import Tradeoff, standings
-from suites.support.domains import SEEDS, reviewed, value
-from suites.support.report_records import (
-    BASE,
-    LSTM,
-    MINE,
-    PEAKS,
-    SECONDS,
-    VARIANT,
-    run,
-    write,
-)
+from suites.support.domains import SEEDS, averages, reviewed
+from suites.support.report_records import BASE, LSTM, MINE, PEAKS, SECONDS, VARIANT, run, write
 
 
 def test_the_front_is_of_all_three_and_a_variant_hides_nothing(
@@ -131,10 +122,9 @@ def test_sixteen_domains_are_one_point_a_model(others: tuple[Tradeoff, Path, str
     page, folder, _ = others
     costs = rows(folder)
     ms = "multi_scale_transformer.windowed"
-    averages = [100 * np.mean([value(ms, i, s) for i in range(16)]) for s in range(SEEDS)]
-    row = costs["mtl16", ms]
-    low, high = stats.t.interval(0.95, SEEDS - 1, np.mean(averages), stats.sem(averages))
-    assert (row["mean"], row["low"], row["high"]) == pytest.approx((np.mean(averages), low, high))
+    row, points = costs["mtl16", ms], 100 * np.array(averages(ms))
+    low, high = stats.t.interval(0.95, SEEDS - 1, points.mean(), stats.sem(points))
+    assert (row["mean"], row["low"], row["high"]) == pytest.approx((points.mean(), low, high))
     assert row["epoch_seconds"] == pytest.approx(3.0)
     assert (folder / "figures" / "p-front-mtl16.csv").is_file()
     assert len(page.costs["mtl16"]) == 3

@@ -13,7 +13,7 @@ from harness.experiments.sweep import Part, read_file
 from harness.records import journal
 from harness.records.schema import digest
 from harness.train.recipe import CEILINGS, changed, identity, parse_settings
-from harness.train.recipes import ALIKE, EARLIER, LATER
+from harness.train.recipes import EARLIER, LATER
 from harness.train.task import task
 from reports.core.page import Output
 from reports.core.source import find
@@ -315,77 +315,35 @@ def test_the_page_of_a_comparison_warns_of_the_recipe_that_it_used(tmp_path: Pat
     assert "dropout 0.2" not in said
 
 
-@pytest.fixture(scope="module")
-def published() -> list[dict[str, Any]]:
-    return [dict(r) for r in journal.read(ROOT / PUBLISHED).records]
+def tried_by(recipe: dict[str, Any]) -> str:
+    """What was tried by a recipe: a ceiling of its epochs was not."""
+    return digest({k: v for k, v in identity(recipe).items() if k not in CEILINGS})
 
 
 def resolved(part: Part) -> tuple[str, str]:
     """A part's task, and its recipe whatever the task's common one is."""
     one = task(part.tasks[0])
     (settings,) = parse_settings(part.recipe, [["any"]], one.recipes, one.name)
-    return one.name, tried(changed(one.recipe, settings).as_dict())
+    return one.name, tried_by(changed(one.recipe, settings).as_dict())
 
 
-def tried(recipe: dict[str, Any]) -> str:
-    """What was tried by a recipe: a ceiling of its epochs was not."""
-    return digest({k: v for k, v in identity(recipe).items() if k not in CEILINGS})
-
-
-def test_the_plans_try_every_mechanism_as_often_and_with_a_seed_of_its_own(
-    published: list[dict[str, Any]],
-) -> None:
-    parts, _ = read_file(ROOT / "plans" / "tuning.toml")
-    more, _ = read_file(ROOT / "plans" / "tuning-more.toml")
-    first, _ = read_file(ROOT / "plans" / "tuning-first.toml")
-    last, _ = read_file(ROOT / "plans" / "tuning-resa.toml")
-    trained, _ = read_file(ROOT / "plans" / "cpu.toml")
-    assert {frozenset(p.models) for p in parts} == {frozenset((*EARLIER, *LATER))}
-    assert set(parts[0].models) == set(trained[0].models)
-    for part in (*parts, *more, *first, *last):
-        assert part.seeds == (100,)
-        assert len(part.tasks) == 1
-    assert all(100 not in (part.seeds or ()) for part in trained)
-    assert {frozenset(p.models) for p in first} == {frozenset(EARLIER)}
-    assert sorted(map(resolved, first)) == sorted(map(resolved, more))
-    assert {frozenset(p.models) for p in last} == {frozenset({"resa"})}
-    of_sick = [found for found in map(resolved, more) if found[0] == "sick_relatedness"]
-    assert sorted(map(resolved, last)) == sorted(of_sick)
-    every = [resolved(p) for p in (*parts, *more)]
-    assert len(set(every)) == len(every)
+def test_what_is_published_are_the_plans_trials_as_many_of_every_mechanism_as_its_task_counts() -> (
+    None
+):
+    every, more, trained = (
+        read_file(ROOT / "plans" / f"{name}.toml")[0] for name in ("tuning", "tuning-more", "cpu")
+    )
+    assert {part.seeds for part in (*every, *more)} == {(100,)}
+    assert all(100 not in (part.seeds or ()) for part in trained), "a seed of its own"
+    assert {frozenset(part.models) for part in every} == {frozenset((*EARLIER, *LATER))}
+    published = [dict(r) for r in journal.read(ROOT / PUBLISHED).records]
     made = [r for r in published if r["kind"] == "run" and r["task"] != "wnut17"]
-    assert {(r["task"], tried(r["recipe"])) for r in made} == set(every)
-    for name, later in (("trec", LATER), ("sick_relatedness", set(LATER) - {"resa"})):
-        alike, besides = ([p for p in some if p.tasks == (name,)] for some in (parts, more))
-        assert {frozenset(p.models) for p in besides} == {frozenset(later)}
-        assert len(alike) == ALIKE
-        assert task(name).tuned == dict.fromkeys((*EARLIER, *LATER), ALIKE + len(besides))
-
-
-def test_the_tasks_count_what_is_published_and_the_verdicts_are_told(
-    published: list[dict[str, Any]],
-) -> None:
+    assert {(r["task"], tried_by(r["recipe"])) for r in made} == set(map(resolved, every + more))
     found, left = tuning.tried(published)
     assert left == []
-    said = {one.task.name: tuning.sentence(one, tuning.judged(one)) for one in found}
-    assert set(said) == {"trec", "sick_relatedness", "wnut17"}
-    of_task = {one.task.name: one for one in found}
+    budgets = {one.task.name: one.budgets for one in found}
     for name in ("trec", "sick_relatedness"):
-        assert "Without a score" not in said[name]
-        assert of_task[name].budgets == of_task[name].task.tuned
-    entities = of_task["wnut17"]
-    assert set(entities.task.tuned.values()) == {6}
+        assert budgets[name] == task(name).tuned
     unrecorded = {"multi_scale_transformer": 1, "bi_lstm": 3}  # plans/tuning-wnut17.toml
-    whole = {m: count + unrecorded.get(m, 0) for m, count in entities.budgets.items()}
-    assert set(whole.values()) == {6}
-    assert {m.partition("[")[0] for m in whole} == set(entities.task.tuned)
-    assert said["wnut17"].endswith("the common recipe stays.")
-    assert said["trec"].startswith(
-        "trec: 9 mechanisms, 9 recipes each, by accuracy on the dev split"
-    )
-    assert said["trec"].endswith("the common recipe stays.")
-    assert said["sick_relatedness"].endswith(
-        "over the mechanisms: dropout=0.1, dropout=0.2. dropout=0.1 is the common recipe now."
-    )
-    parts, _ = read_file(ROOT / "plans" / "sick-dropout.toml")
-    assert {(p.tasks, p.recipe) for p in parts} == {(("sick_relatedness",), ("dropout=0.1",))}
+    whole = {m: count + unrecorded.get(m, 0) for m, count in budgets["wnut17"].items()}
+    assert {m.partition("[")[0]: count for m, count in whole.items()} == task("wnut17").tuned
