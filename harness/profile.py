@@ -13,44 +13,28 @@ from harness.errors import UsageError
 
 @dataclass(frozen=True)
 class Profile:
-    """What a run measures, read from ``profiles.toml``.
-
-    Attributes
-    ----------
-    name, summary : str
-    baseline : str
-        ``mechanism.implementation`` that all ratios are formed to.
-    subject : str
-        ``mechanism.implementation`` that the closing sentences speak about.
-    reference : mapping
-        batch, length, heads of the size that the closing sentences speak about.
-    blocks, memory_blocks : int
-        Fresh interpreters for time, and in how many of them memory is measured as well.
-    min_rounds, seconds : int, float
-        Samples of one case in one block: at least so many calls, and so much time.
-    setting : str
-        Setting of groups that name none.
-    budget_seconds : float or None
-        No further block is begun that would end later than this, once there are three.
-    limit_seconds : float
-        A case that takes longer in one block is a ``timeout``.
-    groups : tuple of mapping
-        Products of implementations, problems and settings. One that says ``alone`` has nothing but
-        its own implementations: what else is asked for, and the baseline, keep their own widths.
-    """
+    """What a run measures, read from ``profiles.toml``."""
 
     name: str
     summary: str
-    baseline: str
-    subject: str
+    baseline: str  # ``mechanism.implementation`` that all ratios are formed to
+    subject: str  # ``mechanism.implementation`` that the closing sentences speak about
+    # batch, length, heads of the size that the closing sentences speak about.
     reference: Mapping[str, int]
+    # blocks, memory_blocks: fresh interpreters for time, and in how many of them memory is measured
+    # as well.
     blocks: int
     memory_blocks: int
+    # min_rounds, seconds: samples of one case in one block: at least so many calls, and so much
+    # time.
     min_rounds: int
     seconds: float
-    setting: str
+    setting: str  # setting of groups that name none
+    # No further block is begun that would end later than this, once there are three.
     budget_seconds: float | None
-    limit_seconds: float
+    limit_seconds: float  # a case that takes longer in one block is a ``timeout``
+    # Products of implementations, problems and settings. One that says ``alone`` has nothing but
+    # its own implementations: what else is asked for, and the baseline, keep their own widths.
     groups: tuple[Mapping[str, Any], ...]
 
 

@@ -34,27 +34,15 @@ PROBE = (
 
 @dataclass(frozen=True)
 class Revision:
-    """One side of a comparison.
+    """One side of a comparison."""
 
-    Attributes
-    ----------
-    label : {"base", "head"}
-    given, commit : str
-        As the user wrote it; its full hash.
-    requirements : tuple of (tuple of str, tuple of str)
-        Dependencies and constraints, as the revision declares them.
-    tree : Path
-        Worktree with the revision's mechanisms.
-    python : str or None
-        Python of the revision's own environment; None is the current one.
-    """
-
-    label: str
-    given: str
+    label: str  # {"base", "head"}
+    given: str  # given, commit: as the user wrote it; its full hash
     commit: str
+    # Dependencies and constraints, as the revision declares them.
     requirements: tuple[tuple[str, ...], tuple[str, ...]]
-    tree: Path = Path()
-    python: str | None = None
+    tree: Path = Path()  # worktree with the revision's mechanisms
+    python: str | None = None  # Python of the revision's own environment; None is the current one
 
     @property
     def short(self) -> str:

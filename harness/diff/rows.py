@@ -26,30 +26,21 @@ SLOWDOWNS: tuple[Says, ...] = ("slower", "broken")
 
 @dataclass(frozen=True)
 class DiffRow:
-    """One case in base and head.
-
-    Attributes
-    ----------
-    case : str
-    base, head : float
-        Median over blocks: seconds, or the ratio to the baseline where journals are compared; nan
-        where not measured.
-    ratio : Interval or None
-        head / base, at the confidence at which Holm's method judges this case.
-    confidence, p_value, adjusted : float
-        Of that interval; of a ratio of 1, and adjusted over the cases by Holm.
-    verdict : str
-        ``faster``, ``slower``, ``same``, ``undecided``; ``new`` or ``gone`` where one side has no
-        such case; ``broken``, ``mended`` where it fails in the head, or the base, alone; ``not
-        measured`` where it fails in both, or too few blocks are there.
-    detail : str
-    """
+    """One case in base and head."""
 
     case: str
+    # ``faster``, ``slower``, ``same``, ``undecided``; ``new`` or ``gone`` where one side has no
+    # such case; ``broken``, ``mended`` where it fails in the head, or the base, alone; ``not
+    # measured`` where it fails in both, or too few blocks are there.
     verdict: Says
+    # base, head: median over blocks: seconds, or the ratio to the baseline where journals are
+    # compared; nan where not measured.
     base: float = math.nan
     head: float = math.nan
+    # head / base, at the confidence at which Holm's method judges this case.
     ratio: Interval | None = None
+    # confidence, p_value, adjusted: of that interval; of a ratio of 1, and adjusted over the cases
+    # by Holm.
     confidence: float = math.nan
     p_value: float = math.nan
     adjusted: float = math.nan

@@ -29,26 +29,18 @@ SIDES = ("base", "control", "head")
 
 @dataclass
 class RevisionSession:
-    """What is measured of two revisions that are checked out, and what came of it.
-
-    Attributes
-    ----------
-    cases, new, gone : sequence of str
-        Ids of what both revisions, only the head, or only the base has.
-    fingerprints : mapping
-        By label; they differ where the revisions have environments of their own.
-    records : list of dict
-        As written to the journal.
-    """
+    """What is measured of two revisions that are checked out, and what came of it."""
 
     base: Revision
     head: Revision
     profile: Profile
+    # cases, new, gone: ids of what both revisions, only the head, or only the base has.
     cases: Sequence[str]
     new: Sequence[str]
     gone: Sequence[str]
+    # By label; they differ where the revisions have environments of their own.
     fingerprints: Mapping[str, Mapping[str, Any]]
-    records: list[dict[str, Any]] = field(default_factory=list)
+    records: list[dict[str, Any]] = field(default_factory=list)  # as written to the journal
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def revision(self, side: str) -> Revision:

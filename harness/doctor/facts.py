@@ -44,54 +44,30 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Facts:
-    """Of one machine; empty or None is what is not there, or was not looked at.
+    """Of one machine; empty or None is what is not there, or was not looked at."""
 
-    Attributes
-    ----------
-    device : {"cpu", "cuda", "auto"}
-        What was asked for.
-    headers : bool
-        Whether Python.h is there, which Triton compiles with.
-    torch : mapping
-        See `harness.doctor.child.seen`.
-    driver, driver_cuda, gpus : str, tuple of int, tuple of str
-        See `harness.measure.gpu.Driver`.
-    hidden : bool
-        Whether CUDA_VISIBLE_DEVICES hides all of them.
-    state : mapping
-        Of the first one; see `gpu_state`.
-    c, cxx : str
-        Compilers that are called, with their versions.
-    data, files : str, mapping
-        The data directory, and its files of corpora by status.
-    journal, journal_error : str
-        Where results go, and why nothing can be written there.
-    memory, disk : int or None
-        Bytes that are free: of memory, and where results go.
-    busy : float or None
-        Share of all cores that others used, or the hypervisor kept, in the last second.
-    """
-
-    device: str
+    device: str  # {"cpu", "cuda", "auto"}: what was asked for
     python: str
-    headers: bool
-    torch: Mapping[str, Any]
-    driver: str = ""
+    headers: bool  # whether Python.h is there, which Triton compiles with
+    torch: Mapping[str, Any]  # see `harness.doctor.child.seen`
+    driver: str = ""  # driver, driver_cuda, gpus: see `harness.measure.gpu.Driver`
     driver_cuda: tuple[int, ...] = ()
     gpus: tuple[str, ...] = ()
-    hidden: bool = False
-    state: Mapping[str, Any] = field(default_factory=dict)
-    c: str = ""
+    hidden: bool = False  # whether CUDA_VISIBLE_DEVICES hides all of them
+    state: Mapping[str, Any] = field(default_factory=dict)  # of the first one; see `gpu_state`
+    c: str = ""  # c, cxx: compilers that are called, with their versions
     cxx: str = ""
     triton: str = ""
     ptxas: str = ""
-    data: str = ""
+    data: str = ""  # data, files: the data directory, and its files of corpora by status
     data_error: str = ""
     files: Mapping[str, int] = field(default_factory=dict)
+    # journal, journal_error: where results go, and why nothing can be written there.
     journal: str = ""
     journal_error: str = ""
-    memory: int | None = None
+    memory: int | None = None  # memory, disk: bytes that are free: of memory, and where results go
     disk: int | None = None
+    # Share of all cores that others used, or the hypervisor kept, in the last second.
     busy: float | None = None
     compiled: Attempt | None = None
     launched: Attempt | None = None

@@ -36,21 +36,15 @@ _FATAL = "Fatal Python error"
 class Limits:
     """What a task may use.
 
-    Attributes
-    ----------
-    seconds : float
-        Wall time, after which the task and all it started are killed.
-    data_bytes : int or None
-        Head-room of RLIMIT_DATA above what the process has before the call; None is no limit.
-        Linux only; elsewhere a task with this limit is ``unsupported``.
-
     Raises
     ------
     ValueError
         If a limit is not positive and finite.
     """
 
-    seconds: float = 60.0
+    seconds: float = 60.0  # wall time, after which the task and all it started are killed
+    # Head-room of RLIMIT_DATA above what the process has before the call; None is no limit. Linux
+    # only; elsewhere a task with this limit is ``unsupported``.
     data_bytes: int | None = None
 
     def __post_init__(self) -> None:
@@ -62,31 +56,18 @@ class Limits:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a task.
+    """What became of a task."""
 
-    Attributes
-    ----------
-    status : str
-        ``ok``, ``oom``, ``timeout``, ``unsupported``, ``wrong`` or ``crash``.
-    value : JSON value
-        What the task returned (``ok``), or `value` of what it raised, where that is a `Wrong` or an
-        `Unsupported`; None otherwise.
-    detail : str
-        One line; empty when ok.
-    seconds : float
-        Wall time of the whole task, the fork included; a fresh interpreter's start is not.
-    traceback : str
-        End of the Python traceback, or of stderr where the process died.
-    error : str
-        What was raised: ``usage`` for a mistake of the user's (`detail` is its message then), else
-        the name of the exception's class; empty where nothing was.
-    """
-
-    status: Status
+    status: Status  # ``ok``, ``oom``, ``timeout``, ``unsupported``, ``wrong`` or ``crash``
+    # What the task returned (``ok``), or `value` of what it raised, where that is a `Wrong` or an
+    # `Unsupported`; None otherwise.
     value: Any = None
-    detail: str = ""
+    detail: str = ""  # one line; empty when ok
+    # Wall time of the whole task, the fork included; a fresh interpreter's start is not.
     seconds: float = 0.0
-    traceback: str = ""
+    traceback: str = ""  # end of the Python traceback, or of stderr where the process died
+    # What was raised: ``usage`` for a mistake of the user's (`detail` is its message then), else
+    # the name of the exception's class; empty where nothing was.
     error: str = ""
 
 

@@ -20,51 +20,25 @@ class Expected(ValueError):
 
 @dataclass(frozen=True)
 class Reader:
-    """From the text that a user gave to a value.
+    """From the text that a user gave to a value."""
 
-    Attributes
-    ----------
-    read : callable
-        Raises ValueError where the text can't be read, `Expected` to say what is in its place.
-    expected : str
-        What a text must be: ``a positive whole number``.
-    shown : str
-        How ``--help`` names such a text.
-    """
-
+    # Raises ValueError where the text can't be read, `Expected` to say what is in its place.
     read: Callable[[str], Any]
-    expected: str
-    shown: str = "<str>"
+    expected: str  # what a text must be: ``a positive whole number``
+    shown: str = "<str>"  # how ``--help`` names such a text
 
 
 @dataclass(frozen=True)
 class Option:
-    """What is said of an option, once.
-
-    Attributes
-    ----------
-    help : str
-    reader : Reader
-        Of its text, or of each of its texts.
-    flag : str
-        As it is typed, ``--dry-run``, ``--paired/--unpaired``; empty for an argument.
-    name : str
-        What a message calls it: the flag, or an argument's word in capitals.
-    shown : str
-        How ``--help`` names the value.
-    kind : {"one", "many", "pair", "flag"}
-    default : str or bool or None
-        What ``--help`` shows as default.
-    required : bool
-    """
+    """What is said of an option, once."""
 
     help: str
-    reader: Reader
-    flag: str
-    name: str
-    shown: str
+    reader: Reader  # of its text, or of each of its texts
+    flag: str  # as it is typed, ``--dry-run``, ``--paired/--unpaired``; empty for an argument
+    name: str  # what a message calls it: the flag, or an argument's word in capitals
+    shown: str  # how ``--help`` names the value
     kind: Kind
-    default: str | bool | None
+    default: str | bool | None  # what ``--help`` shows as default
     required: bool
 
     def value(self, given: Any) -> Any:

@@ -14,20 +14,12 @@ from harness.stats.drift import Trend, block_trend, session_trend, shown
 
 @dataclass(frozen=True)
 class Drift:
-    """A movement of the machine that is shown. Ratios are formed inside blocks and cancel it.
+    """A movement of the machine that is shown. Ratios are formed inside blocks and cancel it."""
 
-    Attributes
-    ----------
-    over : {"session", "block"}
-        ``session``: the baseline's own time over the blocks. ``block``: all cases, with their
-        place inside a block; the order is random, so this widens intervals and shifts none.
-    problem : mapping
-        The baseline's problem; empty for ``block``.
-    trend : Trend
-    """
-
+    # ``session``: the baseline's own time over the blocks. ``block``: all cases, with their place
+    # inside a block; the order is random, so this widens intervals and shifts none.
     over: Literal["session", "block"]
-    problem: dict[str, Any]
+    problem: dict[str, Any]  # the baseline's problem; empty for ``block``
     trend: Trend
 
     def as_json(self) -> dict[str, Any]:

@@ -17,49 +17,28 @@ LOWERED = {"hot_lowered": "hot", "device_lowered": "device alone", "energy_lower
 
 @dataclass(frozen=True)
 class GpuReading:
-    """Of a case, medians over its blocks; nan where nobody read it.
-
-    Attributes
-    ----------
-    case : str
-    cold, hot, alone : float
-        Seconds: the cache flushed before each sample; as the call before left it; of the device
-        alone, replayed from a CUDA graph, the cache flushed.
-    mhz : float
-        Clock of the multiprocessors.
-    taken, throttled : int
-        Samples of all blocks, and those that were set aside because that clock was lowered.
-    blocks, slow_blocks : int
-        All, and those in which it was lowered throughout: their samples count.
-    lowered : tuple of str
-        Other readings that were taken so: of `LOWERED`.
-    reasons : tuple of str
-        Why it was.
-    joules : float
-        Of a pass.
-    energy : Interval or None
-        Joules over the baseline's, taken in turn.
-    floor : float
-        Noise floor of that, from the A/A control's own energy; infinite while unknown.
-    details : tuple of str
-        Why a reading could not be taken.
-    """
+    """Of a case, medians over its blocks; nan where nobody read it."""
 
     case: str
+    # cold, hot, alone: in seconds, the cache flushed before each sample; as the call before left it;
+    # of the device alone, replayed from a CUDA graph, the cache flushed.
     cold: float
     hot: float
     alone: float
-    mhz: float
+    mhz: float  # clock of the multiprocessors
+    # taken, throttled: samples of all blocks, and those that were set aside because that clock was
+    # lowered.
     taken: int
     throttled: int
+    # blocks, slow_blocks: all, and those in which it was lowered throughout: their samples count.
     blocks: int
     slow_blocks: int
-    lowered: tuple[str, ...]
-    reasons: tuple[str, ...]
-    joules: float
-    energy: Interval | None
-    floor: float
-    details: tuple[str, ...]
+    lowered: tuple[str, ...]  # other readings that were taken so: of `LOWERED`
+    reasons: tuple[str, ...]  # why it was
+    joules: float  # of a pass
+    energy: Interval | None  # joules over the baseline's, taken in turn
+    floor: float  # noise floor of that, from the A/A control's own energy; infinite while unknown
+    details: tuple[str, ...]  # why a reading could not be taken
 
 
 def gpu_readings(records: Collection[Mapping[str, Any]]) -> list[GpuReading]:

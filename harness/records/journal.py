@@ -32,23 +32,15 @@ def _sealed(line: bytes) -> bytes:
 
 @dataclass
 class Journal:
-    """What a journal folder holds.
+    """What a journal folder holds."""
 
-    Attributes
-    ----------
-    records : list of dict
-        All records but the sessions' first lines, each with its ``session``, in the order of files
-        and lines; of several with one key the first that is ok is kept, else the last that is no
-        crash.
-    sessions : dict
-        First line of each session, by id.
-    warnings : list of str
-        One line for everything that was skipped.
-    """
-
+    # All records but the sessions' first lines, each with its ``session``, in the order of files
+    # and lines; of several with one key the first that is ok is kept, else the last that is no
+    # crash.
     records: list[dict[str, Any]] = field(default_factory=list)
+    # First line of each session, by id.
     sessions: dict[str, dict[str, Any]] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)  # one line for everything that was skipped
 
     def finished(self) -> dict[str, dict[str, Any]]:
         """Records by key."""

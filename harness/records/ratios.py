@@ -127,91 +127,52 @@ TELLING = 4
 
 @dataclass(frozen=True)
 class Row:
-    """One case against the baseline of its problem.
+    """One case against the baseline of its problem."""
 
-    Attributes
-    ----------
-    case, baseline : str
-        Case ids.
-    columns : mapping
-        The case's columns of the tidy frame (name, length, phase ...).
-    status : str
-        Status of the case; other than ok without numbers.
-    seconds : float
-        Median over blocks.
-    time : Interval or None
-        Time ratio to the baseline.
-    floor : float
-        Noise floor of this problem, from its A/A control; infinite while unknown.
-    verdict : {"faster", "slower", "same", "undecided", "baseline", "withheld", ""}
-    peak_bytes, memory_ratio : float
-        Median peak, and its ratio to the baseline's; the latter nan where it can't be told.
-    error, budget, margin : float
-        At this shape; nan where not verified.
-    verified : bool
-        Within the error budget at this shape. Without it there is no headline.
-    detail : str
-    unverified : str
-        Empty where verified; else `NO_ORACLE` or `NOT_VERIFIED`, and why.
-    by_itself : bool
-        Whether error and margin are against its own float64, for want of an oracle.
-    memory_floor : float
-        Bytes of its peak or the baseline's that are noise; nan where nobody looked.
-    below_floor : bool
-        Whether one of both peaks is no more than `TELLING` times its floor.
-    compute_share, bandwidth_share : float
-        Operations per second over the session's best matrix product, and least traffic over its
-        best copy (see `harness.measure.ceilings`); nan where not known.
-    operations_per_second : float
-        By the formula.
-    operations_ratio : float
-        Its operations over the baseline's, by their formulas; nan where one is not known.
-    near_floor : bool
-        At least half of its time is launching operations, so that it says little about them.
-    drift : float
-        How much the *ratio* moved over the session: its last third over its first. 1 where no
-        movement is shown (Holm over all rows, and beyond the noise floor); nan with too few blocks
-        or no noise floor.
-    by_block : mapping of int to float
-        The ratio of each block.
-    kernels : tuple of str
-        Which of the libraries' and of our own its calls went to, one text for each way that was
-        seen. More than one, of it or of its baseline, and the verdict is withheld: ``fused`` takes
-        another path where a kernel can't be built, and blocks of two paths are no replicates.
-    found_by : str
-        The check that withheld or refused it; empty where none did.
-    operations_by : str
-        Empty where a formula says its operations, else who counted them, or that nobody could.
-    """
-
-    case: str
+    case: str  # case, baseline: case ids
     baseline: str | None
-    columns: Mapping[str, object]
-    status: str
-    seconds: float
-    time: Interval | None
-    floor: float
-    verdict: Verdict | str
+    columns: Mapping[str, object]  # the case's columns of the tidy frame (name, length, phase ...)
+    status: str  # status of the case; other than ok without numbers
+    seconds: float  # median over blocks
+    time: Interval | None  # time ratio to the baseline
+    floor: float  # noise floor of this problem, from its A/A control; infinite while unknown
+    verdict: Verdict | str  # or "baseline", "withheld", ""
+    # peak_bytes, memory_ratio: median peak, and its ratio to the baseline's; the latter nan where
+    # it can't be told.
     peak_bytes: float
     memory_ratio: float
-    error: float
+    error: float  # error, budget, margin: at this shape; nan where not verified
     budget: float
     margin: float
+    # Within the error budget at this shape. Without it there is no headline.
     verified: bool
     detail: str
-    unverified: str = ""
+    unverified: str = ""  # empty where verified; else `NO_ORACLE` or `NOT_VERIFIED`, and why
+    # Whether error and margin are against its own float64, for want of an oracle.
     by_itself: bool = False
+    # Bytes of its peak or the baseline's that are noise; nan where nobody looked.
     memory_floor: float = math.nan
-    below_floor: bool = False
+    below_floor: bool = False  # whether one of both peaks is no more than `TELLING` times its floor
+    # compute_share, bandwidth_share: operations per second over the session's best matrix product,
+    # and least traffic over its best copy (see `harness.measure.ceilings`); nan where not known.
     compute_share: float = math.nan
     bandwidth_share: float = math.nan
-    operations_per_second: float = math.nan
+    operations_per_second: float = math.nan  # by the formula
+    # Its operations over the baseline's, by their formulas; nan where one is not known.
     operations_ratio: float = math.nan
+    # At least half of its time is launching operations, so that it says little about them.
     near_floor: bool = False
+    # How much the *ratio* moved over the session: its last third over its first. 1 where no
+    # movement is shown (Holm over all rows, and beyond the noise floor); nan with too few blocks or
+    # no noise floor.
     drift: float = math.nan
-    by_block: Mapping[int, float] = field(default_factory=dict)
+    by_block: Mapping[int, float] = field(default_factory=dict)  # the ratio of each block
+    # Which of the libraries' and of our own its calls went to, one text for each way that was seen.
+    # More than one, of it or of its baseline, and the verdict is withheld: ``fused`` takes another
+    # path where a kernel can't be built, and blocks of two paths are no replicates.
     kernels: tuple[str, ...] = ()
-    found_by: str = ""
+    found_by: str = ""  # the check that withheld or refused it; empty where none did
+    # Empty where a formula says its operations, else who counted them, or that nobody could.
     operations_by: str = ""
 
 

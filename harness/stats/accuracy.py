@@ -41,56 +41,39 @@ AccuracyVerdict = Literal["better", "worse", "practically equal", "undecided", "
 
 @dataclass(frozen=True)
 class MeanDifference:
-    """Mean of the first side minus mean of the second.
+    """Mean of the first side minus mean of the second."""
 
-    Attributes
-    ----------
-    test : {"paired t", "Welch", "corrected resampled t"}
-        The last one for folds of one corpus (Nadeau and Bengio 2003).
-    paired : bool
-    count_first, count_second : int
-        Replicates.
-    mean_first, sd_first, mean_second, sd_second : float
-        Sample deviations (n - 1); nan for one value.
-    difference, low, high : float
-        With its 95 % t-interval; nan where there is none.
-    error, freedom : float
-        Standard error of the difference (nan for one value), and its degrees of freedom.
-    p : float
-        Two-sided.
-    hedges_g : float
-        Difference over the root mean square of both deviations, times Hedges' correction
-        1 - 3 / (4 df - 1) (Cumming 2012: d_av for pairs; the usual g for groups of one size).
-        nan for a difference between two sides that have no spread.
-    detectable : float
-        The true difference that this test finds with 80 % power at this spread and these counts;
-        unpaired, with Welch's standard error and degrees of freedom. 0 without spread.
-    sign_flip_p : float
-        Exact two-sided p over all sign flips of the differences (paired) or all ways to split the
-        values (unpaired): no assumption of normality. nan where there are too many, or it was not
-        asked for, and for folds: they share training examples, and flips want independence.
-    differences : tuple of float
-        By pair; empty if unpaired.
-    """
-
+    # {"paired t", "Welch", "corrected resampled t"}: the last one for folds of one corpus (Nadeau
+    # and Bengio 2003).
     test: str
     paired: bool
-    count_first: int
+    count_first: int  # count_first, count_second: replicates
     count_second: int
+    # mean_first, sd_first, mean_second, sd_second: sample deviations (n - 1); nan for one value.
     mean_first: float
     sd_first: float
     mean_second: float
     sd_second: float
-    difference: float
+    difference: float  # difference, low, high: with its 95 % t-interval; nan where there is none
     low: float
     high: float
+    # error, freedom: standard error of the difference (nan for one value), and its degrees of
+    # freedom.
     error: float
     freedom: float
-    p: float
+    p: float  # two-sided
+    # Difference over the root mean square of both deviations, times Hedges' correction 1 - 3 / (4
+    # df - 1) (Cumming 2012: d_av for pairs; the usual g for groups of one size). nan for a
+    # difference between two sides that have no spread.
     hedges_g: float
+    # The true difference that this test finds with 80 % power at this spread and these counts;
+    # unpaired, with Welch's standard error and degrees of freedom. 0 without spread.
     detectable: float
+    # Exact two-sided p over all sign flips of the differences (paired) or all ways to split the
+    # values (unpaired): no assumption of normality. nan where there are too many, or it was not
+    # asked for, and for folds: they share training examples, and flips want independence.
     sign_flip_p: float
-    differences: tuple[float, ...]
+    differences: tuple[float, ...]  # by pair; empty if unpaired
 
     def detectable_among(self, count: int) -> float:
         """`detectable` as one of ``count`` judged together, at the level of Holm's first step."""
@@ -326,19 +309,10 @@ def compare_folds(
 
 @dataclass(frozen=True)
 class Chances:
-    """Posterior probabilities of the first side's true difference; they sum to 1.
+    """Posterior probabilities of the first side's true difference; they sum to 1."""
 
-    Attributes
-    ----------
-    better : float
-        That it is better by more than the margin; by anything without one.
-    equal : float or None
-        That it lies within the margin; None without one.
-    worse : float
-    """
-
-    better: float
-    equal: float | None
+    better: float  # that it is better by more than the margin; by anything without one
+    equal: float | None  # that it lies within the margin; None without one
     worse: float
 
 

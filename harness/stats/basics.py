@@ -120,24 +120,14 @@ class SpreadEstimate:
 
 @dataclass(frozen=True)
 class PairedSpread:
-    """What paired values say of the spread that a plan needs.
+    """What paired values say of the spread that a plan needs."""
 
-    Attributes
-    ----------
-    count : int
-        Pairs.
-    sd_first, sd_second : float
-        Of each side.
-    sd : SpreadEstimate
-        Of the differences; interval from the chi-squared distribution of normal values.
-    correlation : SpreadEstimate
-        Pearson's, interval by Fisher's transformation; nan where a side has no spread.
-    """
-
-    count: int
-    sd_first: float
+    count: int  # pairs
+    sd_first: float  # sd_first, sd_second: of each side
     sd_second: float
+    # Of the differences; interval from the chi-squared distribution of normal values.
     sd: SpreadEstimate
+    # Pearson's, interval by Fisher's transformation; nan where a side has no spread.
     correlation: SpreadEstimate
 
 

@@ -26,28 +26,16 @@ _SMALLEST = 1e-12
 
 @dataclass(frozen=True)
 class Crossed:
-    """A mean difference over seeds and test examples.
-
-    Attributes
-    ----------
-    seeds, items : int
-    difference, low, high : float
-        With its 95 % interval.
-    p : float
-        Two-sided.
-    error : float
-        Standard error.
-    of_seeds : float
-        Share of the squared error that seeds have, from 0 to 1: the rest is that of the examples.
-    """
+    """A mean difference over seeds and test examples."""
 
     seeds: int
     items: int
-    difference: float
+    difference: float  # difference, low, high: with its 95 % interval
     low: float
     high: float
-    p: float
-    error: float
+    p: float  # two-sided
+    error: float  # standard error
+    # Share of the squared error that seeds have, from 0 to 1: the rest is that of the examples.
     of_seeds: float
 
     def equivalence(self, margin: float) -> float:

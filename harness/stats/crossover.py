@@ -16,33 +16,22 @@ _HALVINGS = 30
 
 @dataclass(frozen=True)
 class Crossover:
-    """Where a sweep over lengths turns from slower to faster.
+    """Where a sweep over lengths turns from slower to faster."""
 
-    Attributes
-    ----------
-    answer : {"from", "always", "never", "dip", "undecided"}
-        *from*: shown faster at the longest lengths, and not at the first: `at`, `low`, `high`.
-        *always*: shown faster at every length. *never*: shown slower, or the same, at every one.
-        *dip*: shown faster somewhere, but not at the longest. *undecided*: anything else.
-    at : float
-        Length at which the mean curve crosses 1 for the last time; nan unless *from*, or where it
-        never was above.
-    low, high : float
-        Ends of the interval. Above `high` (inside the sweep) it is shown faster everywhere; `low`
-        is the longest length at which it is still shown slower, and 0 where it is shown slower
-        nowhere. nan unless *from*.
-    lengths : tuple of int
-    verdicts : tuple of Verdict
-        At these lengths.
-    blocks : int
-    """
-
+    # *from*: shown faster at the longest lengths, and not at the first: `at`, `low`, `high`.
+    # *always*: shown faster at every length. *never*: shown slower, or the same, at every one.
+    # *dip*: shown faster somewhere, but not at the longest. *undecided*: anything else.
     answer: Answer
+    # Length at which the mean curve crosses 1 for the last time; nan unless *from*, or where it
+    # never was above.
     at: float
+    # low, high: ends of the interval. Above `high` (inside the sweep) it is shown faster
+    # everywhere; `low` is the longest length at which it is still shown slower, and 0 where it is
+    # shown slower nowhere. nan unless *from*.
     low: float
     high: float
     lengths: tuple[int, ...]
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[Verdict, ...]  # at these lengths
     blocks: int
 
     def lengths_with(self, *verdicts: Verdict) -> list[int]:

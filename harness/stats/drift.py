@@ -17,20 +17,12 @@ LEAST_CHANGE = 1.05
 
 @dataclass(frozen=True)
 class Trend:
-    """How a positive reading moved.
+    """How a positive reading moved."""
 
-    Attributes
-    ----------
-    change : float
-        Of a session: geometric mean of the last third of the blocks over that of the first. Inside
-        a block: last place over first place.
-    p : float
-        Two-sided, of the hypothesis that nothing moved.
-    blocks : int
-    """
-
+    # Of a session: geometric mean of the last third of the blocks over that of the first. Inside a
+    # block: last place over first place.
     change: float
-    p: float
+    p: float  # two-sided, of the hypothesis that nothing moved
     blocks: int
 
 

@@ -36,29 +36,19 @@ SEED = 0
 
 @dataclass(frozen=True)
 class Friedman:
-    """Whether any of several models differs, from their ranks inside each block: a task, a seed.
+    """Whether any of several models differs, from their ranks inside each block: a task, a seed."""
 
-    Attributes
-    ----------
-    ranks : mapping
-        Mean rank of each model; 1 is best.
-    blocks : int
-    statistic, freedom, chi_squared_p : float
-        The usual approximation, which is only good for more than ten blocks.
-    p : float
-        Of the same statistic, from random orders of the ranks inside blocks: no approximation but
-        the number of draws, which are the same every time, in any order of models and blocks.
-    draws : int
-        How many; p can't be less than 1 / (draws + 1).
-    """
-
-    ranks: Mapping[str, float]
+    ranks: Mapping[str, float]  # mean rank of each model; 1 is best
     blocks: int
+    # statistic, freedom, chi_squared_p: the usual approximation, which is only good for more than
+    # ten blocks.
     statistic: float
     freedom: int
     chi_squared_p: float
+    # Of the same statistic, from random orders of the ranks inside blocks: no approximation but the
+    # number of draws, which are the same every time, in any order of models and blocks.
     p: float
-    draws: int = DRAWS
+    draws: int = DRAWS  # how many; p can't be less than 1 / (draws + 1)
 
     @property
     def at_floor(self) -> bool:
@@ -68,23 +58,14 @@ class Friedman:
 
 @dataclass(frozen=True)
 class OverTasks:
-    """One model against the baseline, over tasks.
+    """One model against the baseline, over tasks."""
 
-    Attributes
-    ----------
-    difference : MeanDifference or None
-        Paired t over the means of those tasks that share a metric, with its exact sign-flip p;
-        None where fewer than two do.
-    wins, losses : int
-        Tasks on which the mean is better, and worse; over all tasks.
-    sign_p : float
-        Exact sign test of wins and losses.
-    """
-
+    # Paired t over the means of those tasks that share a metric, with its exact sign-flip p; None
+    # where fewer than two do.
     difference: MeanDifference | None
-    wins: int
+    wins: int  # wins, losses: tasks on which the mean is better, and worse; over all tasks
     losses: int
-    sign_p: float
+    sign_p: float  # exact sign test of wins and losses
 
 
 def friedman(scores: Mapping[str, Sequence[float]]) -> Friedman:
@@ -211,47 +192,27 @@ def sharing(tasks: Sequence[str], metrics: Mapping[str, str]) -> list[str]:
 
 @dataclass(frozen=True)
 class RankedPair:
-    """Two models over the same blocks.
-
-    Attributes
-    ----------
-    first, second : str
-    p : float
-        Of Wilcoxon's signed-rank test, exact.
-    adjusted_p : float
-        By Holm over all pairs, and no smaller than Friedman's p, without which no pair is looked
-        at: below 5 % the two are told apart.
-    """
+    """Two models over the same blocks."""
 
     first: str
     second: str
-    p: float
+    p: float  # of Wilcoxon's signed-rank test, exact
+    # By Holm over all pairs, and no smaller than Friedman's p, without which no pair is looked at:
+    # below 5 % the two are told apart.
     adjusted_p: float
 
 
 @dataclass(frozen=True)
 class Ties:
-    """Which of several models can't be told apart.
+    """Which of several models can't be told apart."""
 
-    Attributes
-    ----------
-    omnibus : Friedman
-        Of all of them; with their mean ranks.
-    pairs : tuple of RankedPair
-    groups : tuple of tuple of str
-        The largest sets of models of which no two are told apart, best ranks first; a model that
-        is told apart from all others is one by itself, and one may stand in several.
-    least_p : float
-        The smallest that an adjusted p over so many blocks can be.
-    needed : int
-        Fewest blocks with which any pair could be told apart.
-    """
-
-    omnibus: Friedman
+    omnibus: Friedman  # of all of them; with their mean ranks
     pairs: tuple[RankedPair, ...]
+    # The largest sets of models of which no two are told apart, best ranks first; a model that is
+    # told apart from all others is one by itself, and one may stand in several.
     groups: tuple[tuple[str, ...], ...]
-    least_p: float
-    needed: int
+    least_p: float  # the smallest that an adjusted p over so many blocks can be
+    needed: int  # fewest blocks with which any pair could be told apart
 
     @property
     def possible(self) -> bool:

@@ -81,19 +81,11 @@ def chrf(sums: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Summed:
-    """Where the counts of a metric stand, and what it is of their sums.
+    """Where the counts of a metric stand, and what it is of their sums."""
 
-    Attributes
-    ----------
-    first, last : int
-        Columns of `Predictions.counts`, the last one not included.
-    of : callable
-        Sums [..., last - first] -> metric [...].
-    """
-
-    first: int
+    first: int  # first, last: columns of `Predictions.counts`, the last one not included
     last: int
-    of: Callable[[np.ndarray], np.ndarray]
+    of: Callable[[np.ndarray], np.ndarray]  # sums [..., last - first] -> metric [...]
 
     def value(self, counts: np.ndarray) -> float:
         """The metric of examples with these counts [S, K]."""

@@ -39,22 +39,13 @@ def _digits(ratio: float) -> str:
 
 @dataclass(frozen=True)
 class Interval:
-    """A ratio with its confidence interval.
+    """A ratio with its confidence interval."""
 
-    Attributes
-    ----------
-    ratio : float
-        Geometric mean over blocks.
-    low, high : float
-        Ends of the t-interval on the log ratios; nan with fewer than two blocks.
-    count : int
-        Number of blocks.
-    """
-
-    ratio: float
+    ratio: float  # geometric mean over blocks
+    # low, high: ends of the t-interval on the log ratios; nan with fewer than two blocks.
     low: float
     high: float
-    count: int
+    count: int  # number of blocks
 
     @property
     def known(self) -> bool:
@@ -70,22 +61,12 @@ class Interval:
 
 @dataclass(frozen=True)
 class LogRatio:
-    """Mean of a log ratio, and how well it is known.
+    """Mean of a log ratio, and how well it is known."""
 
-    Attributes
-    ----------
-    mean, error : float
-        Log of the ratio, and its standard error.
-    freedom : float
-        Degrees of freedom of the t-distribution.
-    count : int
-        Number of blocks (the smaller one where two sessions gave them).
-    """
-
-    mean: float
+    mean: float  # mean, error: log of the ratio, and its standard error
     error: float
-    freedom: float
-    count: int
+    freedom: float  # degrees of freedom of the t-distribution
+    count: int  # number of blocks (the smaller one where two sessions gave them)
 
     @property
     def p_value(self) -> float:
@@ -224,27 +205,15 @@ def verdict(interval: Interval, floor: float) -> Verdict:
 
 @dataclass(frozen=True)
 class Difference:
-    """One case, judged as one of many.
+    """One case, judged as one of many."""
 
-    Attributes
-    ----------
-    ratio : Interval
-        At the confidence below; it excludes 1 exactly where Holm's adjusted p-value is below
-        `FAMILY_ERROR`.
-    p_value, adjusted : float
-        Of a ratio of 1; adjusted by Holm over all cases.
-    confidence : float
-        At which Holm's method judges this case.
-    floor : float
-        Noise floor of this case.
-    verdict : {"faster", "slower", "same", "undecided"}
-    """
-
+    # At the confidence below; it excludes 1 exactly where Holm's adjusted p-value is below
+    # `FAMILY_ERROR`.
     ratio: Interval
-    p_value: float
+    p_value: float  # p_value, adjusted: of a ratio of 1; adjusted by Holm over all cases
     adjusted: float
-    confidence: float
-    floor: float
+    confidence: float  # at which Holm's method judges this case
+    floor: float  # noise floor of this case
     verdict: Verdict
 
 
