@@ -7,16 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.case import (
-    CONTROL,
-    PHASES,
-    Case,
-    Problem,
-    parse,
-    setting,
-    split_name,
-    unique,
-)
+from harness.case import CONTROL, PHASES, Case, Problem, parse, setting, split_name, unique
 from harness.errors import UsageError
 from harness.options.groups import Selection
 from harness.options.readers import POSITIVE

@@ -8,14 +8,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Literal
 
-from harness.stats import (
-    Difference,
-    Interval,
-    inside_blocks,
-    judge,
-    noise_floor,
-    ratio_interval,
-)
+from harness.stats import Difference, Interval, inside_blocks, judge, noise_floor, ratio_interval
 
 Says = Literal[
     "faster", "slower", "same", "undecided", "new", "gone", "broken", "mended", "not measured"

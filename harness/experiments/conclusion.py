@@ -40,12 +40,7 @@ from harness.experiments.replicates import (
     sides_of,
     unit_of,
 )
-from harness.experiments.warnings import (
-    DECIDED,
-    NOT_COUNTED,
-    flaws_of,
-    warnings_of,
-)
+from harness.experiments.warnings import DECIDED, NOT_COUNTED, flaws_of, warnings_of
 from harness.stats import Chances, MeanDifference, Ties, chances, too_few
 from harness.train.task import gathered
 

@@ -8,13 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.experiments.allowed import without_keys
-from harness.experiments.costs import (
-    at_ceiling,
-    at_the_end,
-    best_within,
-    steps_of,
-    still_gains,
-)
+from harness.experiments.costs import at_ceiling, at_the_end, best_within, steps_of, still_gains
 from harness.experiments.preregistration import Order, looked
 from harness.experiments.replicates import (
     BEST_ON_TEST,

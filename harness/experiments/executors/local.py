@@ -9,14 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from harness.errors import UsageError
-from harness.experiments.executors import (
-    LIMIT_SECONDS,
-    PRELOAD,
-    Job,
-    Jobs,
-    OnTick,
-    Standing,
-)
+from harness.experiments.executors import LIMIT_SECONDS, PRELOAD, Job, Jobs, OnTick, Standing
 from harness.isolate import Call, Limits, Outcome, Pool
 from harness.measure.device import available_memory
 from harness.measure.gpu import visible

@@ -22,14 +22,7 @@ from typing import Any, Self
 
 from harness.errors import UsageError
 from harness.experiments.design import run_code
-from harness.experiments.executors import (
-    LIMIT_SECONDS,
-    PRELOAD,
-    Job,
-    Jobs,
-    OnTick,
-    Standing,
-)
+from harness.experiments.executors import LIMIT_SECONDS, PRELOAD, Job, Jobs, OnTick, Standing
 from harness.experiments.executors.local import VISIBLE
 from harness.isolate import Interpreter, Limits, Outcome
 from harness.isolate.outcome import one_line
