@@ -129,7 +129,8 @@ def subject(session: Session) -> str | None:
 def _failed_readings(session: Session, rows: Sequence[Row]) -> list[str]:
     """A line for every margin, memory reading, ceiling or count that could not be taken, and why.
 
-    But not of a case that has no time either: its own line says why.
+    But not of a case that has no time either: its own line says why. Then for every case of which
+    no timed call could be computed again.
     """
     known = [r for r in session.records() if r["kind"] in ("margin", "memory", "peaks")]
     failed = {row.case for row in rows if row.status != "ok"}
@@ -143,13 +144,9 @@ def _failed_readings(session: Session, rows: Sequence[Row]) -> list[str]:
         for r in known
         if r.get("uncounted") and r["case"] not in failed
     ]
-    return list(dict.fromkeys(lines))  # once for all blocks; a count, once for all sizes
-
-
-def _unchecked(session: Session) -> list[str]:
-    """A line for every case of which no timed call could be computed again, and why."""
     why = {r["case"]: r["unchecked"] for r in session.records() if r.get("unchecked")}
-    return [f"timed calls of {case} were not computed again: {why[case]}" for case in why]
+    lines += [f"timed calls of {case} were not computed again: {why[case]}" for case in why]
+    return list(dict.fromkeys(lines))  # once for all blocks; a count, once for all sizes
 
 
 def _conclude(
@@ -189,7 +186,7 @@ def _conclude(
     drifts = session.drift()
     moved = drift_sentences(drifts, rows, profile.baseline)
     failed = [f"{r.case}: {r.status}: {r.detail}" for r in rows if r.status != "ok"]
-    for line in [*failed, *moved, *_failed_readings(session, rows), *_unchecked(session)]:
+    for line in [*failed, *moved, *_failed_readings(session, rows)]:
         say(out, line)
     cost = session.cost()
     if cost is not None:
@@ -223,15 +220,6 @@ def _conclude(
     return withheld
 
 
-def _dry_run(session: Session, out: Console, json_file: str | None) -> int:
-    """List the cases."""
-    for case in session.cases:
-        say(out, case.id)
-    seconds = session.predict() if session.missing() else 0.0
-    write_json(json_file, {"cases": [c.id for c in session.cases], "predicted_seconds": seconds})
-    return 0
-
-
 def run_bench(options: BenchOptions) -> int:
     """Do all of it; returns the exit code."""
     out = console()
@@ -239,7 +227,12 @@ def run_bench(options: BenchOptions) -> int:
     session = make_session(options)
     say(out, _plan_line(session))
     if options.dry_run:
-        return _dry_run(session, out, options.json_file)
+        cases = [case.id for case in session.cases]
+        for case in cases:
+            say(out, case)
+        seconds = session.predict() if session.missing() else 0.0
+        write_json(options.json_file, {"cases": cases, "predicted_seconds": seconds})
+        return 0
     tell_unready(judge(gather(options.device, options.journal, quick=True)), out)
     planned = time.monotonic() - begun
     with at_work(session.folder, "bench", alone=True):

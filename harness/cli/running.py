@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import MappingProxyType
@@ -30,7 +30,7 @@ SHOWN = 3
 
 
 def verified_or_refused(
-    runs: Iterable[Run], around: Surroundings, folder: Path, out: Console
+    runs: Sequence[Run], around: Surroundings, folder: Path, out: Console
 ) -> None:
     """Check the mechanisms of runs in float32 first: what is not right is not trained.
 
@@ -41,7 +41,6 @@ def verified_or_refused(
     NotVerified
         If one of them is not.
     """
-    runs = list(runs)
     read = {(family_of(r.task) or r.task, r.arguments["directory"]): r.task for r in runs}
     for (_, directory), name in read.items():
         if directory is not None:
@@ -119,9 +118,9 @@ def do_runs(
     with ExitStack() as stack:
         writer = None
         if keep:
-            session = {"environment": environment(), "purpose": "train"}
-            head = {**session, "fingerprint": dict(fingerprint)}
-            writer = stack.enter_context(journal.Writer(folder, head))
+            first = {"environment": environment(), "purpose": "train"}
+            first["fingerprint"] = dict(fingerprint)
+            writer = stack.enter_context(journal.Writer(folder, first))
             for record in declared:
                 writer.append(record)
         if not missing:

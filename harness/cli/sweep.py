@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 import statistics
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -153,22 +154,19 @@ def print_dry_run(
         The same for ``--json``: ``runs``, ``missing``, ``workers``, ``predicted_seconds`` (null
         while a model has no run on one of its tasks) and ``unknown``, the pairs that have none.
     """
-    rows, seconds, unknown = [], [], dict[str, int]()
+    rows, seconds, unknown = [], [], Counter[str]()
     for entry in sweep.entries:
-        run = entry.run
+        run, said = entry.run, "there"
         name = sweep.names[run.key]
         row: dict[str, Any] = {"run": name, "key": run.key, "there": run.key in known}
         if not row["there"]:
-            row["seconds"] = durations.of(run)
+            said, row["seconds"] = "missing", durations.of(run)
             if row["seconds"] is None:
-                pair = f"{run.model} on {run.task}"
-                unknown[pair] = unknown.get(pair, 0) + 1
+                unknown[f"{run.model} on {run.task}"] += 1
             else:
                 seconds.append(row["seconds"])
+                said += f", about {duration(row['seconds'])}"
         rows.append(row)
-        said = "there" if row["there"] else "missing"
-        if row.get("seconds") is not None:
-            said += f", about {duration(row['seconds'])}"
         say(out, f"{name}: {said}")
     missing = sum(not row["there"] for row in rows)
     predicted = None

@@ -14,19 +14,3 @@ from __future__ import annotations
 from harness.isolate.interpreter import Interpreter, Mode, StartError, run, search_path
 from harness.isolate.outcome import USAGE, Limits, Outcome, Status, Wrong
 from harness.isolate.pool import Call, Pool, run_all
-
-__all__ = [
-    "USAGE",
-    "Call",
-    "Interpreter",
-    "Limits",
-    "Mode",
-    "Outcome",
-    "Pool",
-    "StartError",
-    "Status",
-    "Wrong",
-    "run",
-    "run_all",
-    "search_path",
-]

@@ -144,7 +144,7 @@ def block_time(samples: Sequence[float]) -> float:
     return statistics.quantiles(samples, n=4, method="inclusive")[0]
 
 
-def ratio_interval(ratios: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
+def ratio_interval(ratios: Sequence[float]) -> Interval:
     """t-interval of a ratio from one ratio per block.
 
     The logs of the ratios are taken as independent draws around one mean, one per fresh
@@ -165,7 +165,7 @@ def ratio_interval(ratios: Sequence[float], confidence: float = CONFIDENCE) -> I
     known = inside_blocks(ratios)
     if known is None:
         return Interval(math.exp(math.log(ratios[0])), math.nan, math.nan, 1)
-    return known.interval(confidence)
+    return known.interval(CONFIDENCE)
 
 
 def noise_floor(control: Interval) -> float:
