@@ -209,7 +209,7 @@ def _conclude(
             "sentences": sentences,
             "withheld": withheld,
             "crossovers": crossovers(rows),
-            "drift": {"says": moved, "machine": [d.as_json() for d in drifts]},
+            "drift": {"says": moved, "machine": [asdict(d) for d in drifts]},
             "cost": cost and cost.as_json(),
             "page": str(page),
             "rows": [asdict(r) for r in rows],

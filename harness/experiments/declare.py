@@ -370,7 +370,7 @@ def note_seen(
     key = schema.digest(["verdict", conclusion.key, done])
     if any(r.get("key") == key for r in records):
         return
-    session = {"environment": environment(), "purpose": "verdict"}
+    first = {"environment": environment(), "purpose": "verdict", "fingerprint": dict(fingerprint)}
     record = {"kind": "verdict", "status": "ok", "key": key, "design": conclusion.key, **seen}
-    with journal.Writer(folder, {**session, "fingerprint": dict(fingerprint)}) as writer:
+    with journal.Writer(folder, first) as writer:
         writer.append({**record, "warnings": list(conclusion.warnings)})

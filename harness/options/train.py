@@ -181,16 +181,13 @@ class PlanOptions(Given, JsonOutput):
             )
         if self.correlation is not None and not self.paired:
             raise UsageError("--correlation is of pairs; leave out --unpaired")
-        if self.records is None:
-            self._check_given()
+        if self.records is not None:
+            for name in ("sd", "correlation"):
+                if getattr(self, name) is not None:
+                    raise UsageError(f"--{name} is estimated with --from; leave one of both out")
+            if not self.models or self.task is None:
+                raise UsageError("--from needs --models A B and --task T: whose runs, and on what")
             return
-        for name in ("sd", "correlation"):
-            if getattr(self, name) is not None:
-                raise UsageError(f"--{name} is estimated with --from; leave one of both out")
-        if not self.models or self.task is None:
-            raise UsageError("--from needs --models A B and --task T: whose runs, and on what")
-
-    def _check_given(self) -> None:
         for name in ("models", "task", "recipe", "given"):
             if getattr(self, name):
                 flag = "with" if name == "given" else name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -21,10 +21,6 @@ class Drift:
     over: Literal["session", "block"]
     problem: dict[str, Any]  # the baseline's problem; empty for ``block``
     trend: Trend
-
-    def as_json(self) -> dict[str, Any]:
-        """All of it as plain values."""
-        return asdict(self)
 
 
 def machine_drift(times: pd.DataFrame, baseline: str, heads: int = 8) -> list[Drift]:

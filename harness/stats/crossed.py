@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from harness.stats.basics import ALPHA, sign_test
@@ -42,11 +42,9 @@ class Crossed:
         """The p of two one-sided tests against a margin, as `harness.stats.equivalence`."""
         if self.error == 0:
             return 0.0 if abs(self.difference) < margin else 1.0
-        half = _p((margin - abs(self.difference)) / self.error, self._quantile) / 2
+        quantile = partial(_quantile, share=self.of_seeds, seeds=self.seeds, items=self.items)
+        half = _p((margin - abs(self.difference)) / self.error, quantile) / 2
         return half if abs(self.difference) < margin else 1.0 - half
-
-    def _quantile(self, p: float) -> float:
-        return _quantile(p, self.of_seeds, self.seeds, self.items)
 
 
 def crossed(values: np.ndarray) -> Crossed:
@@ -79,7 +77,7 @@ def crossed(values: np.ndarray) -> Crossed:
         return Crossed(seeds, items, mean, mean, mean, 0.0 if mean else 1.0, 0.0, 1.0)
     share = s / total
     half = error * _quantile(ALPHA, share, seeds, items)
-    p = _p(abs(mean) / error, lambda one: _quantile(one, share, seeds, items))
+    p = _p(abs(mean) / error, partial(_quantile, share=share, seeds=seeds, items=items))
     return Crossed(seeds, items, mean, mean - half, mean + half, p, error, share)
 
 
