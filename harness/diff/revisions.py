@@ -55,6 +55,10 @@ class Revision:
         """``revision main (1a2b3c4d)``, for messages."""
         return f"revision {self.short}"
 
+    def unfit(self, why: object) -> UsageError:
+        """What to raise where its mechanisms don't run under ours."""
+        return UsageError(f"{self.says} does not work with this harness: {why}")
+
 
 def repository() -> Path:
     """Root of the git checkout that attnbench runs from.
@@ -187,7 +191,7 @@ def _probe(side: Revision) -> None:
     command = [side.python or sys.executable, "-P", "-c", PROBE]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode != 0:
-        raise UsageError(f"{side.says} does not work with this harness: {_last(done.stderr)}")
+        raise side.unfit(_last(done.stderr))
 
 
 def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

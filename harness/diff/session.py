@@ -97,11 +97,8 @@ class RevisionSession:
                     order += 1
                 # All three sides are tried before a case is given up: a case that fails in one
                 # revision only is a finding.
-                if any(
-                    r["status"] != "ok"
-                    for r in self.records
-                    if r["case"] == case and r["block"] == block
-                ):
+                here = [r for r in self.records if r["case"] == case and r["block"] == block]
+                if any(r["status"] != "ok" for r in here):
                     failed.add(case)
             writer.append(
                 {
@@ -120,7 +117,7 @@ class RevisionSession:
         try:
             return call.interpreter(self.device, path=[revision.tree], python=revision.python)
         except StartError as error:
-            raise UsageError(f"{revision.says} does not work with this harness: {error}") from None
+            raise revision.unfit(error) from None
 
     def _execute(self, interpreter: Interpreter, side: str, case: str) -> Outcome:
         arguments = {
@@ -165,11 +162,9 @@ def make_session(
         be, or a revision that does not work with this harness.
     """
     fingerprints = {"head": _ask(head, FINGERPRINT_CALL, {"device": device})}
-    fingerprints["base"] = (
-        fingerprints["head"]
-        if base.python == head.python
-        else _ask(base, FINGERPRINT_CALL, {"device": device})
-    )
+    fingerprints["base"] = fingerprints["head"]
+    if base.python != head.python:
+        fingerprints["base"] = _ask(base, FINGERPRINT_CALL, {"device": device})
     device = str(fingerprints["head"]["device"])
     if fingerprints["base"]["device"] != device:
         raise UsageError(
@@ -199,18 +194,12 @@ def make_session(
 def _ask(revision: Revision, call: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Answer of a child that runs under a revision's mechanisms."""
     try:
-        outcome = run(
-            call,
-            arguments,
-            Limits(seconds=120),
-            preload=(),
-            path=[revision.tree],
-            python=revision.python,
-        )
+        where: dict[str, Any] = {"path": [revision.tree], "python": revision.python}
+        outcome = run(call, arguments, Limits(seconds=120), preload=(), **where)
     except StartError as error:
-        raise UsageError(f"{revision.says} does not work with this harness: {error}") from None
+        raise revision.unfit(error) from None
     if outcome.error == USAGE:
         raise UsageError(outcome.detail)
     if outcome.status != "ok":
-        raise UsageError(f"{revision.says} does not work with this harness: {outcome.detail}")
+        raise revision.unfit(outcome.detail)
     return dict(outcome.value)
