@@ -20,11 +20,9 @@ class GpuReading:
     """Of a case, medians over its blocks; nan where nobody read it."""
 
     case: str
-    # cold, hot, alone: in seconds, the cache flushed before each sample; as the call before left it;
-    # of the device alone, replayed from a CUDA graph, the cache flushed.
-    cold: float
-    hot: float
-    alone: float
+    cold: float  # seconds, the cache flushed before each sample
+    hot: float  # as the call before left the cache
+    alone: float  # of the device alone, replayed from a CUDA graph, the cache flushed
     mhz: float  # clock of the multiprocessors
     # taken, throttled: samples of all blocks, and those that were set aside because that clock was
     # lowered.

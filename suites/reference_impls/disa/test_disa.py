@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ import reference_impls.disa.chunked as chunked
 from harness.case import parse as parse_case
 from harness.measure.ceilings import work_of
 from harness.registry import builtins
-from reference_impls.disa.chunked import ChunkedDisa, sums
+from reference_impls.disa.chunked import ChunkedDisa
 from reference_impls.disa.cutting import chunks
 from reference_impls.disa.fused import FusedDisa
 from reference_impls.disa.modules import BroadcastDisa, DisaLayer, PlainDisa
@@ -110,12 +111,13 @@ def test_a_chunk_is_all_that_disa_holds(form: type[DisaLayer], held: int) -> Non
 
 def test_without_a_compiler_disa_is_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     module, (x, mask) = FusedDisa(D_IN, D_OUT).double(), batch((9, 4))
-    in_one, calls = module(x, mask), []
+    in_one = module(x, mask)
     monkeypatch.setattr(core, "available", lambda backend: False)
-    monkeypatch.setattr(chunked, "sums", lambda *given: calls.append(1) or sums(*given))
+    of_chunks = Mock(side_effect=chunked.sums)
+    monkeypatch.setattr(chunked, "sums", of_chunks)
     with torch.no_grad():
         torch.testing.assert_close(module(x, mask), in_one)
-    assert len(calls) == 2
+    assert of_chunks.call_count == 2
 
 
 @pytest.mark.parametrize("value", [math.inf, math.nan, 300.0])
