@@ -107,8 +107,8 @@ def tried(session: nox.Session, name: str, failed: list[str]) -> Iterator[None]:
 
 
 def pip(session: nox.Session, *arguments: str) -> None:
-    """Install into the shared environment."""
-    run_in_shared(session, "python", "-m", "pip", "install", "--quiet", *arguments)
+    """Install into the shared environment; what is never imported is not compiled either."""
+    run_in_shared(session, "python", "-m", "pip", "install", "--quiet", "--no-compile", *arguments)
 
 
 def install_torch(session: nox.Session) -> None:
@@ -188,7 +188,7 @@ def in_parallel(session: nox.Session, marker: str) -> None:
     workers = min(8, len(os.sched_getaffinity(0)) if LINUX else os.cpu_count() or 1)
     # A worker that is done takes tests from another: some take a minute. One thread each: workers
     # whose threads wait for each other's cores take twice as long.
-    parallel = ("-n", str(workers), "--dist", "worksteal")
+    parallel = ("-n", str(workers), "--dist", "worksteal", "--durations", "25")
     run_in_shared(session, "pytest", "-m", marker, *parallel, OMP_NUM_THREADS="1")
 
 
