@@ -25,6 +25,7 @@ from reference_impls.checks import (
     zero_at_padding,
     zero_bias,
 )
+from reference_impls.disa.fused import ByKernel
 from reference_impls.disa.modules import DirectedBlocks, Pairs, exponentials, plain_attend
 from reference_impls.masks import HeadMask
 from reference_impls.mechanism import BadOption
@@ -278,3 +279,7 @@ class FoldedBiblosa(BiblosaLayer):
     def summarise(self, a: Tensor, z: Tensor, real: Tensor) -> Tensor:
         """By torch's fused softmax."""
         return (closed_at_padding(z, real).softmax(2) * a).sum(2)
+
+
+class FusedBiblosa(ByKernel, FoldedBiblosa):
+    """`BiblosaLayer` by DiSA's native kernel, inside blocks and between them, else as folded."""

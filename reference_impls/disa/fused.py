@@ -11,7 +11,7 @@ from torch.library import custom_op, register_autograd, register_fake
 
 from reference_impls.checks import core_dtype, refuse_rows
 from reference_impls.disa.chunked import ChunkedDisa
-from reference_impls.disa.modules import Pairs
+from reference_impls.disa.modules import DirectedBlocks, Pairs
 from reference_impls.kernels import core
 from reference_impls.kernels.call import by_hand, called
 from reference_impls.kernels.native import problem
@@ -110,8 +110,8 @@ def _no_second_derivative(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...
 register_autograd("attnbench::disa_backward", _no_second_derivative)
 
 
-class FusedDisa(ChunkedDisa):
-    """`DisaLayer` by the native kernel; in chunks off the CPU, and where there is no compiler."""
+class ByKernel(DirectedBlocks):
+    """`DirectedBlocks.attend` by the native kernel; as the next class off the CPU or without it."""
 
     def attend(self, h: Tensor, dependent: Tensor, head: Tensor, pairs: Pairs) -> Tensor:
         """MTSA eq. 6, the softmax over j, and the weighted sum."""
@@ -125,3 +125,7 @@ class FusedDisa(ChunkedDisa):
         options = (pairs.keys, *bounds, at.without_self, self.tanh_scale)
         a, _ = _attended(*tensors, *options, save)
         return a.to(h.dtype)
+
+
+class FusedDisa(ByKernel, ChunkedDisa):
+    """`DisaLayer` by the native kernel, else in chunks."""

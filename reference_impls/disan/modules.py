@@ -7,6 +7,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from reference_impls.checks import OneRow, layer_of
+from reference_impls.disa.fused import FusedDisa
 from reference_impls.disa.modules import BroadcastDisa, DisaLayer, PlainDisa
 from reference_impls.source2token.modules import (
     DirectSource2Token,
@@ -65,4 +66,11 @@ class BroadcastDisan(DisanLayer):
     """`DisanLayer` from `BroadcastDisa` and `DirectSource2Token`."""
 
     fusion_type = BroadcastDisa
+    pooling_type = DirectSource2Token
+
+
+class FusedDisan(DisanLayer):
+    """`DisanLayer` from `FusedDisa` and `DirectSource2Token`."""
+
+    fusion_type = FusedDisa
     pooling_type = DirectSource2Token

@@ -9,10 +9,26 @@
 namespace attnbench {
 namespace {
 
-// Up to this e^keys e^queries is as exact as e^(keys + queries): no factor or product overflows.
-constexpr double SEPARABLE = 40;
 // Up to this c sums of exp(-2c u) neither overflow nor underflow, no maximum is needed.
 constexpr double LARGEST_SAFE_SCALE = 20;
+
+// A sum of many, so many at a time: its error grows with the parts, not with their number.
+constexpr int64_t PART = 64;
+
+template <class V>
+struct Sum {
+  V whole{}, part{};
+
+  ATTNBENCH_INLINE void add(V v, int64_t at) {
+    part += v;
+    if (at % PART == PART - 1) close();
+  }
+  ATTNBENCH_INLINE V close() {
+    whole += part;
+    part = V{};
+    return whole;
+  }
+};
 
 template <class C>
 class Features {
@@ -22,53 +38,56 @@ class Features {
   Features(const Directed& p, int64_t b, int64_t from, Arena& arena)
       : p_(p), b_(b), from_(from), count_(std::min(LANES<C>, p.width - from)), arena_(arena),
         real_(p.mask ? reinterpret_cast<const bool*>(p.mask) + b * p.length : nullptr),
-        scale_(C(p.scale)), h_(packed(p.h, C(1))), keys_(packed(p.keys, C(2 / p.scale))),
-        queries_(packed(p.queries, C(2 / p.scale))), separate_(within(keys_) && within(queries_)) {
-    // Of tokens an exponential is taken once, of pairs N times.
-    for (int64_t i = 0; separate_ && i < p.length; ++i) {
-      keys_[i] = exponential(keys_[i]);
-      queries_[i] = exponential(queries_[i]);
-    }
-  }
+        doubled_(C(2 * p.scale)), inverse_(C(2 / p.scale)), h_(packed(p.h)),
+        keys_(packed(p.keys)), queries_(packed(p.queries)) {}
 
   void forward() {
     V* a = arena_.take<V>(p_.length);
     V* denominator = arena_.take<V>(p_.length);
     for (int64_t i = 0; i < p_.length; ++i) {
       const V least = smallest_of(i);
-      V sum{}, weights{};
+      Sum<V> sum, weights;
       each_key(i, [&](int64_t j) {
         const V e = weight(sigmoid(i, j), least);
-        weights += e;
-        sum += e * h_[j];
+        weights.add(e, j);
+        sum.add(e * h_[j], j);
       });
       // No weight of an allowed key is 0: exp(-2c), or 1 beside the highest.
-      denominator[i] = weights == V{} ? all(C(1)) : weights;
-      a[i] = sum / denominator[i];
+      const V whole = weights.close();
+      denominator[i] = whole == V{} ? all(C(1)) : whole;
+      a[i] = sum.close() / denominator[i];
     }
     unpack(a, C(1), p_.a);
     if (p_.denominator.data) unpack(denominator, C(1), p_.denominator);
   }
 
   void backward() {
-    const V* a = packed(p_.a, C(1));
-    const V* denominator = packed(p_.denominator, C(1));
-    const V* g = packed(p_.g, C(1));
+    const V* a = packed(p_.a);
+    const V* denominator = packed(p_.denominator);
+    const V* g = packed(p_.g);
     V* dh = zeros();
     V* dkeys = zeros();
     V* dqueries = zeros();
+    V* part_h = zeros();
+    V* part_keys = zeros();
     for (int64_t i = 0; i < p_.length; ++i) {
       const V least = smallest_of(i), share = g[i] / denominator[i];
-      V sum{};
+      Sum<V> sum;
       each_key(i, [&](int64_t j) {
-        const V u = sigmoid(i, j), w = weight(u, least) * share;
-        dh[j] += w;
-        // The derivative of tanh is 4 u (1 - u), exact where tanh is nearly 1.
-        const V t = w * (h_[j] - a[i]) * (u - u * u);
-        dkeys[j] += t;
-        sum += t;
+        const V x = power(i, j), u = C(1) / (C(1) + x), w = weight(u, least) * share;
+        part_h[j] += w;
+        // The derivative of tanh is 4 u (1 - u), and 1 - u is u e^x: exact where u is nearly 1.
+        const V t = w * (h_[j] - a[i]) * (x * u * u);
+        part_keys[j] += t;
+        sum.add(t, j);
       });
-      dqueries[i] = sum;
+      dqueries[i] = sum.close();
+      if (i % PART != PART - 1 && i != p_.length - 1) continue;
+      for (int64_t j = 0; j < p_.length; ++j) {
+        dh[j] += part_h[j];
+        dkeys[j] += part_keys[j];
+        part_h[j] = part_keys[j] = V{};
+      }
     }
     unpack(dh, C(1), p_.dh);
     unpack(dkeys, C(4), p_.dkeys);
@@ -85,13 +104,14 @@ class Features {
       if (!(p_.without_self && j == i) && !(real_ && !real_[j])) each(j);
   }
 
-  ATTNBENCH_INLINE V sigmoid(int64_t i, int64_t j) const {
-    const V power = separate_ ? keys_[j] * queries_[i] : exponential(keys_[j] + queries_[i]);
-    return C(1) / (C(1) + power);
+  ATTNBENCH_INLINE V power(int64_t i, int64_t j) const {
+    return exponential((keys_[j] + queries_[i]) * inverse_);
   }
 
+  ATTNBENCH_INLINE V sigmoid(int64_t i, int64_t j) const { return C(1) / (C(1) + power(i, j)); }
+
   ATTNBENCH_INLINE V weight(V u, V least) const {
-    return exponential((least - u) * (C(2) * scale_));
+    return exponential((least - u) * doubled_);
   }
 
   V smallest_of(int64_t i) const {
@@ -104,16 +124,6 @@ class Features {
     return least;
   }
 
-  // NaN passes: it stays one either way.
-  bool within(const V* v) const {
-    V low{}, high{};
-    for (int64_t i = 0; i < p_.length; ++i) {
-      low = v[i] < low ? v[i] : low;
-      high = v[i] > high ? v[i] : high;
-    }
-    return largest<C>(high) <= C(SEPARABLE) && largest<C>(-low) <= C(SEPARABLE);
-  }
-
   const C* at(const Tensor& t, int64_t i) const { return t.at<C>(0, b_, i) + from_; }
 
   V* zeros() {
@@ -122,12 +132,10 @@ class Features {
     return to;
   }
 
-  V* packed(const Tensor& t, C factor) {
+  const V* packed(const Tensor& t) {
     V* to = zeros();
-    for (int64_t i = 0; i < p_.length; ++i) {
+    for (int64_t i = 0; i < p_.length; ++i)
       copy(reinterpret_cast<C*>(to + i), at(t, i), count_);
-      to[i] *= factor;
-    }
     return to;
   }
 
@@ -142,9 +150,8 @@ class Features {
   const int64_t b_, from_, count_;
   Arena& arena_;
   const bool* real_;
-  const C scale_;
-  V *h_, *keys_, *queries_;
-  const bool separate_;
+  const C doubled_, inverse_;  // 2 c and 2 / c
+  const V *h_, *keys_, *queries_;
 };
 
 }  // namespace
