@@ -16,7 +16,7 @@ from reference_impls.kernels.call import KernelCall
 from reference_impls.kernels.dropout import PairDropout
 from reference_impls.kernels.geometry import Geometry, of_masks
 from reference_impls.masks import HeadMask, parse_all
-from suites.support.batches import error
+from suites.support.batches import cotangent_of, error
 
 Attend: TypeAlias = Callable[[KernelCall], tuple[Tensor, Tensor]]
 DTYPES = {torch.float64: "f64", torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
@@ -174,8 +174,7 @@ def with_gradients(
 ) -> dict[str, Tensor]:
     """Output, and gradients of a fixed linear function of it, on the CPU."""
     if cotangent is None:
-        draw = torch.Generator().manual_seed(2)
-        cotangent = torch.randn(a.shape, generator=draw, dtype=torch.float64)
+        cotangent = cotangent_of(a, torch.float64)
     own = {name: t for name, t in leaves(call).items() if t.numel()}
     cotangent = cotangent.to(a.device, a.dtype)
     found = torch.autograd.grad(a, list(own.values()), cotangent, allow_unused=True)

@@ -63,18 +63,6 @@ def default_of(name: str) -> str:
     return next(d for d in DEFAULTS if d.startswith(f"{name}."))
 
 
-def implementations(name: str) -> list[str]:
-    """The oracle of a mechanism and all its implementations that run on the CPU.
-
-    There are none of a mechanism that is not there.
-    """
-    if name not in MECHANISMS:
-        return []  # a test of the names says so, once
-    return [f"{name}.oracle"] + [
-        f"{name}.{i.name}" for i in MECHANISMS[name].implementations if "cpu" in i.devices
-    ]
-
-
 def of_sentences(name: str) -> bool:
     """Whether there is one output per sequence."""
     return mechanism_of(name).output == "sentence"
@@ -197,13 +185,24 @@ def batch(lengths: tuple[int, ...], seed: int = 1, padding: float = 0.0) -> tupl
     return x.masked_fill(~mask[..., None], padding), mask
 
 
+def longer(x: Tensor, mask: Tensor, more: int, content: float = 0.0) -> tuple[Tensor, Tensor]:
+    """The batch with more padding behind it."""
+    x = nn.functional.pad(x, (0, 0, 0, more), value=content)
+    return x, nn.functional.pad(mask, (0, more), value=False)
+
+
+def cotangent_of(out: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """What flows back into an output in `run`: of a shape and dtype the same numbers every time."""
+    generator = torch.Generator().manual_seed(2)
+    return torch.randn(out.shape, generator=generator, dtype=dtype or out.dtype)
+
+
 def run(module: nn.Module, x: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
     """Output and all gradients of a fixed linear function of it."""
     x = x.clone().requires_grad_()
     module.zero_grad()
     out = module(x, mask)
-    cotangent = torch.randn(out.shape, generator=torch.Generator().manual_seed(2), dtype=out.dtype)
-    (out * cotangent).sum().backward()
+    (out * cotangent_of(out)).sum().backward()
     assert x.grad is not None
     found = {"output": out.detach(), "x": x.grad}
     for name, parameter in module.named_parameters():

@@ -7,7 +7,9 @@ import os
 import random
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -29,36 +31,17 @@ FINGERPRINT = {"device": "made up"}
 PROBLEMS = tuple(Problem("product", (size,)) for size in range(10))
 
 
-class NoInterpreter:
-    """Stands where an interpreter would be; made-up samples need none."""
-
-    made = 0
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        NoInterpreter.made += 1
-        self.id = f"i{NoInterpreter.made}"
-
-    def __enter__(self) -> NoInterpreter:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture
 def no_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "Interpreter", NoInterpreter)
+    """Made-up samples need none."""
+    none = nullcontext(SimpleNamespace(id="none"))
+    monkeypatch.setattr(run, "Interpreter", lambda *_, **__: none)
 
 
 class MadeUp:
-    """Samples of an arm: as many calls as it has, and noise of an arm in a block.
+    """Samples of an arm: as many calls as it has, and noise of the log time once a block.
 
-    Parameters
-    ----------
-    noise : float
-        Deviation of the log time, once per arm and block.
-    stop_after : int, optional
-        Arms after which the user interrupts.
+    The user interrupts after so many arms.
     """
 
     def __init__(self, noise: float, stop_after: int | None = None) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import binom, norm, t
+from scipy.stats import norm, t
 from typer.testing import CliRunner
 
 from harness.stats import MeanDifference, compare_means
@@ -62,7 +62,8 @@ def test_every_condition_has_a_name_and_draws_of_its_own() -> None:
     ("goal", "rate", "met"),
     [
         ("equal", 0.05, True),
-        ("equal", 0.053, False),
+        ("equal", 0.0522, True),  # 3.2 deviations, and 3.5
+        ("equal", 0.0524, False),
         ("at most", 0.053, False),
         ("at least", 0.047, False),
         ("near", 0.058, True),
@@ -72,15 +73,6 @@ def test_every_condition_has_a_name_and_draws_of_its_own() -> None:
 def test_goals_reach_as_far_as_chance_does(goal: Goal, rate: float, met: bool) -> None:
     condition = Condition("", "paired_statistic", {}, 0.05, goal)
     assert condition.met(round(rate * 100_000), 100_000) is met
-
-
-def test_the_accepted_interval_is_the_binomial_one() -> None:
-    condition = Condition("", "paired_statistic", {}, 0.05)
-    low, high = condition.interval(5000)
-    outside = binom.cdf(round(low * 5000) - 1, 5000, 0.05) + binom.sf(
-        round(high * 5000), 5000, 0.05
-    )
-    assert 0.2e-3 < outside <= 1e-3
 
 
 # Mistakes that the simulation must see

@@ -105,12 +105,24 @@ def load(path: Path = FILE) -> Goals:
         If an entry is not what the head of the file says; the message names it and the word.
     """
     raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    goals = [goal for entry in raw["goal"] for goal in _read(entry)]
+    goals = [goal for entry in raw["goal"] for one in _by_pass(entry) for goal in _read(one)]
     ids = [goal.id for goal in goals]
     if twice := sorted({i for i in ids if ids.count(i) > 1}):
         raise UsageError(f"two goals are called {twice[0]!r}; give each an id of its own")
     profiles = {device: load_profile("measuring", device, path) for device in DEVICES}
     return Goals(profiles, tuple(goals))
+
+
+def _by_pass(entry: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """An entry for each of its passes: ``{pass}`` in a text is that, a table has a value for it."""
+    passes = entry.get("pass")
+    if not isinstance(passes, list):
+        yield entry
+        return
+    for one in passes:
+        own = {k: v.get(one) if isinstance(v, dict) else v for k, v in entry.items()}
+        own |= {k: v.replace("{pass}", one) for k, v in own.items() if isinstance(v, str)}
+        yield {k: v for k, v in own.items() if v is not None} | {"pass": one}
 
 
 def _read(entry: Mapping[str, Any]) -> Iterator[Goal]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -33,16 +32,12 @@ from suites.programs.goals.test_judge import (
     verified,
 )
 from suites.support.command_line import ROOT
-from suites.support.sessions import FINGERPRINT, HERE, INSTEAD
-
-
-def of_row(row: int) -> list[Goal]:
-    return [goal for goal in load().goals if goal.row == row]
+from suites.support.sessions import FINGERPRINT, HERE, INSTEAD, ignore
 
 
 def test_every_row_of_the_table_is_there_and_accuracy_names_every_fast_path() -> None:
     assert {goal.row for goal in load().goals} == set(range(13))
-    accurate = of_row(11)
+    accurate = [goal for goal in load().goals if goal.row == 11]
     assert {(g.kind, g.at_most, g.dtype) for g in accurate} == {("accuracy", 2e-5, "f32")}
     assert all(min(g.score_scales) == 1 and max(g.score_scales) == 100 for g in accurate)
     assert {g.device for g in accurate} == {"cpu", "cuda"}
@@ -55,19 +50,6 @@ def test_every_row_of_the_table_is_there_and_accuracy_names_every_fast_path() ->
     for device in ("cpu", "cuda"):
         wanted = {name for name, devices in fast.items() if device in devices}
         assert {g.measured for g in accurate if g.device == device} == wanted
-
-
-def test_windows_may_take_no_more_time_than_operations() -> None:
-    assert {(goal.kind, goal.at_most) for goal in of_row(7)} == {("work", 1.0)}
-
-
-def test_small_inputs_have_one_bound_whatever_the_mechanism() -> None:
-    bounds = {(goal.measured, goal.phase): goal.at_most for goal in of_row(9)}
-    assert bounds == {
-        (name, phase): most
-        for name in ("mtsa.fused", "disa.fused")
-        for phase, most in (("forward", 1.2), ("training", 1.35))
-    }
 
 
 def test_all_that_is_predicted_of_a_gpu_can_be_measured() -> None:
@@ -217,29 +199,15 @@ def test_goals_of_one_size_share_a_session_and_their_cases(tmp_path: Path) -> No
     assert {(other, first_base) for other in others} <= set(first.pairs)
 
 
-class Stop(Exception):
-    """The user's ctrl-C, at a place of our choice."""
-
-
-def test_killed_and_started_again_every_ratio_is_there_and_nothing_is_done_twice(
-    tmp_path: Path, made_up: None
-) -> None:
-    session, _ = made_up_sessions(tmp_path)
-    steps = itertools.count(1)
-
-    def stop(step: Any, record: Mapping[str, Any]) -> None:
-        if next(steps) == 13:
-            raise Stop
-
-    with pytest.raises(Stop):
-        runner.run(session, stop, {})
-    for _ in range(2):  # the second time there is nothing left to do
+@pytest.mark.usefixtures("made_up")
+def test_every_ratio_is_there_and_nothing_is_left_to_do(tmp_path: Path) -> None:
+    for _ in range(2):
         session, _ = made_up_sessions(tmp_path)
-        runner.run(session, lambda step, record: None, {})
-        assert session.missing() == 0
-        records = journal.read(tmp_path).records
-        keys = [r["key"] for r in records if r["kind"] in ("time", "memory", "margin", "peaks")]
-        assert sorted(keys) == sorted(session.keys())
+        runner.run(session, ignore, {})
+    assert session.missing() == 0
+    records = journal.read(tmp_path).records
+    keys = [r["key"] for r in records if r["kind"] in ("time", "memory", "margin", "peaks")]
+    assert sorted(keys) == sorted(session.keys())
     readings = Readings(session.records(), KNOWN.mechanisms)
     assert session.pairs is not None
     for case, base in session.pairs:
@@ -248,8 +216,9 @@ def test_killed_and_started_again_every_ratio_is_there_and_nothing_is_done_twice
         assert ratio.count == 3, (case.id, base.id)
 
 
+@pytest.mark.usefixtures("made_up")
 def test_a_failed_baseline_keeps_nobody_waiting(
-    tmp_path: Path, made_up: None, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made_up_time = runner.Runner._execute
 
@@ -261,7 +230,7 @@ def test_a_failed_baseline_keeps_nobody_waiting(
 
     monkeypatch.setattr(runner.Runner, "_execute", lost)
     session, _ = made_up_sessions(tmp_path)
-    runner.run(session, lambda step, record: None, {})
+    runner.run(session, ignore, {})
     session, _ = made_up_sessions(tmp_path)
     assert session.missing() == 0
     plans = plan.planned(tiny_goals(), PROFILES, KNOWN)
@@ -370,6 +339,7 @@ def test_a_wrong_option_is_one_line(
 def test_errors_of_growing_scores_are_found_and_a_broken_kernel_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(accuracy, "LENGTHS", (65,))
     fine = accuracy.errors("mtsa.algorithm1", "f32", "cpu", [1, 100])
     assert [scale for scale, _ in fine["by_scale"]] == [1, 100]
     assert 0 < max(error for _, error in fine["by_scale"]) < 2e-5

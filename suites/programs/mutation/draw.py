@@ -250,10 +250,9 @@ class Equivalent:
     """Some changes of one line after which nothing that is promised differs.
 
     ``line`` is the line as it is, stripped (several that change: joined by blanks), ``becomes`` the
-    line after each change. Of a shared module ``package`` and ``file`` are both its own name.
+    line after each change.
     """
 
-    package: str
     file: str
     line: str
     becomes: tuple[str, ...]
@@ -262,12 +261,7 @@ class Equivalent:
     def covers(self, mutant: Mutant) -> bool:
         """Whether the mutant is one of these."""
         gone, come = mutant.change
-        return (
-            mutant.site.unit == self.package
-            and mutant.site.path.name == self.file
-            and gone == self.line
-            and come in self.becomes
-        )
+        return short(mutant.site.path) == self.file and gone == self.line and come in self.becomes
 
 
 def read(path: Path = DECLARED) -> list[Equivalent]:
@@ -279,8 +273,9 @@ def read(path: Path = DECLARED) -> list[Equivalent]:
         If one has no reason, or is of no package.
     """
     found = []
+    files = {short(file) for unit in units().values() for file in unit.files}
     for table in tomllib.loads(path.read_text(encoding="utf-8"))["equivalent"]:
-        if table["package"] not in units() or not table["reason"].strip():
+        if table["file"] not in files or not table["reason"].strip():
             raise UsageError(f"{path}: {table}: expected a package that is there, and a reason")
         becomes = table["becomes"]
         table["becomes"] = (becomes,) if isinstance(becomes, str) else tuple(becomes)
@@ -297,7 +292,7 @@ def refuse_stale(entries: Iterable[Equivalent], units: Sequence[Unit]) -> None:
         Naming the first of them.
     """
     for unit in units:
-        mine = [e for e in entries if e.package == unit.name]
+        mine = [e for e in entries if e.file in map(short, unit.files)]
         lines = " ".join(e.line for e in mine)
         near = [s for s in sites(unit) if s.line in lines] if mine else []
         mutants = [m for m in map(materialise, near) if m is not None]
@@ -305,7 +300,7 @@ def refuse_stale(entries: Iterable[Equivalent], units: Sequence[Unit]) -> None:
             for come in entry.becomes:
                 if not any(replace(entry, becomes=(come,)).covers(m) for m in mutants):
                     raise UsageError(
-                        f"{DECLARED}: no mutant of {unit.name}/{entry.file} makes {entry.line!r} "
+                        f"{DECLARED}: no mutant of {entry.file} makes {entry.line!r} "
                         f"into {come!r}; the code has changed: correct the entry or take it out"
                     )
 

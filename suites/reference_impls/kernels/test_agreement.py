@@ -37,10 +37,8 @@ from suites.support.attending import (
     with_gradients,
     with_leaves,
 )
-from suites.support.batches import batch, build, error
+from suites.support.batches import batch, build, cotangent_of, error
 from suites.support.parameters import few, has_compiler
-
-torch.set_num_threads(1)
 
 needs_compiler = pytest.mark.skipif(not has_compiler(), reason="needs a C++ compiler")
 BACKENDS: dict[str, Attend] = {"native": native.attend, "tiled": tiled.attend}
@@ -148,8 +146,7 @@ def test_flagged_queries_and_nothing_else_are_lost(n: int, scale_t: str, backend
     right = dense(exact(call))
     assert error(a[~lost], right[~lost]) < 2e-5
     # No gradient flows to lost queries, so that of the others must be all there is.
-    draw = torch.Generator().manual_seed(2)
-    cotangent = torch.randn(a.shape, generator=draw, dtype=torch.float64)
+    cotangent = cotangent_of(a, torch.float64)
     found = with_gradients(a, call, cotangent)
     others = defined(call, cotangent.masked_fill(lost[..., None], 0))
     assert all(t.isfinite().all() for t in found.values())
@@ -213,8 +210,7 @@ def test_content_of_padding_does_not_matter(scale_t: str, backend: str) -> None:
     if backend == "tiled":  # which wants zeros at padding: layers give them
         call = with_leaves(call, lambda t: t.masked_fill(padding, 0))
         spoiled = with_leaves(call, lambda t: t.masked_fill(padding, 7))
-    draw = torch.Generator().manual_seed(2)
-    cotangent = torch.randn(call.v.shape, generator=draw)
+    cotangent = cotangent_of(call.v)
     wanted, found = (
         with_gradients(BACKENDS[backend](one)[0], one, cotangent.masked_fill(padding, other))
         for one, other in ((call, 0.0), (spoiled, torch.inf if backend == "native" else 9.0))
@@ -256,8 +252,7 @@ def test_all_that_flows_back_from_a_query_with_one_key_goes_to_its_value(
         call = problem.call()
         one = open_pairs(call).sum(-1) == 1
         assert one.any()
-        draw = torch.Generator().manual_seed(2)
-        cotangent = torch.randn(call.v.shape, generator=draw).masked_fill(~one[..., None], 0)
+        cotangent = cotangent_of(call.v).masked_fill(~one[..., None], 0)
         found = with_gradients(native.attend(call)[0], call, cotangent)
         wanted = defined(call, cotangent)
         for name in found.keys() - {"a", "dv"}:

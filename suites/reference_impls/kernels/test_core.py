@@ -29,8 +29,6 @@ from suites.support.attending import (
 from suites.support.batches import LargestTensor, error
 from suites.support.parameters import has_compiler
 
-torch.set_num_threads(1)
-
 EACH = [
     pytest.param("native", marks=pytest.mark.skipif(not has_compiler(), reason="no compiler here")),
     "tiled",

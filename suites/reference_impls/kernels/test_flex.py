@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -13,15 +14,12 @@ from harness.verify.budget import CAP
 from reference_impls import compiled_flex
 from reference_impls.compiled_flex import BLOCK, NARROWEST, wide_enough
 from reference_impls.kernels import flex, triton
-from reference_impls.kernels.caching import TensorCache
 from reference_impls.kernels.flex import blocks as lists
 from reference_impls.kernels.geometry import Geometry, of_masks
 from reference_impls.masks import allowed
 from reference_impls.mechanism import Unsupported
 from suites.support.attending import ODD, PROBLEMS, Problem, assert_agrees, got, masks_of
 from suites.support.batches import error
-
-torch.set_num_threads(1)
 
 WITHOUT_DROPOUT = [name for name, problem in PROBLEMS.items() if problem.keep == 1]
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is here")
@@ -68,7 +66,9 @@ def _short(n: int) -> Tensor:
     return short
 
 
-def test_blocks_are_kept_for_a_geometry() -> None:
+def test_blocks_are_kept_for_a_geometry_and_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = Mock(wraps=lists._cache.of)
+    monkeypatch.setattr(lists._cache, "of", looked)
     geometry = of_masks(masks_of("forward"), 300, torch.device("cpu"))
     first = lists.block_mask(geometry, None, 2, 300)
     assert lists.block_mask(geometry, None, 2, 300) is first
@@ -76,28 +76,7 @@ def test_blocks_are_kept_for_a_geometry() -> None:
     assert lists.block_mask(twin, None, 2, 300) is not first
     padded = torch.ones(2, 300, dtype=torch.bool)
     assert lists.block_mask(geometry, padded, 2, 300) is not first
-
-
-def test_blocks_that_a_graph_has_read_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked: list[torch.device] = []
-
-    class Spy(TensorCache[Any]):
-        def of(self, key: Any, device: torch.device, make: Any) -> Any:
-            looked.append(device)
-            return super().of(key, torch.device("cuda"), make)
-
-    capturing = [False]
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: capturing[-1])
-    monkeypatch.setattr(lists, "_cache", Spy(2))
-    geometry = of_masks(masks_of("forward"), 300, torch.device("cpu"))
-    first = lists.block_mask(geometry, None, 2, 300)
-    capturing.append(True)
-    assert lists.block_mask(geometry, None, 2, 300) is first
-    capturing.append(False)
-    for batch in range(3, 9):
-        lists.block_mask(geometry, None, batch, 300)
-    assert lists.block_mask(geometry, None, 2, 300) is first
-    assert set(looked) == {geometry.lo.device}
+    assert {call.args[1] for call in looked.call_args_list} == {geometry.lo.device}
 
 
 @pytest.mark.parametrize(

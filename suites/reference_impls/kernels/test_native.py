@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.measure.run import dispatched
 from reference_impls.disa.fused import DIRECTED
@@ -35,8 +34,6 @@ from suites.support.attending import (
 )
 from suites.support.batches import error
 from suites.support.parameters import few, has_compiler
-
-torch.set_num_threads(1)
 
 pytestmark = pytest.mark.skipif(not has_compiler(), reason="needs a C++ compiler")
 
@@ -102,30 +99,13 @@ def test_gradients_that_were_not_prepared_are_refused() -> None:
         a.sum().backward()
 
 
-class Noting(TorchDispatchMode):
-    """Names of the operators that are called."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: set[str] = set()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.names.add(func.name())
-        return func(*args, **(kwargs or {}))
-
-
 def test_operators_are_seen_by_who_watches_and_cost_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     call = Problem(n=20, padding="tail").call()
+    wanted = got(attend, call)
     names = {"attnbench::native_forward", "attnbench::native_backward"}
-    with Noting() as noting:
-        wanted = got(attend, call)
-    assert names <= noting.names
-    assert names <= set(dispatched(lambda: got(attend, call)))
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-        got(attend, call)
-    assert names <= {event.key for event in profile.key_averages()}
+    assert names <= set(dispatched(lambda: got(attend, call)))  # by a profiler
     with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
         a, _ = attend(call)
     assert isinstance(a, torch._subclasses.FakeTensor)

@@ -13,8 +13,6 @@ from reference_impls.kernels import tiled
 from reference_impls.kernels.tiled import cutting
 from suites.support.attending import Problem, assert_agrees, masks_of, with_gradients
 
-torch.set_num_threads(1)
-
 
 def test_small_heads_of_one_mask_are_computed_together(monkeypatch: pytest.MonkeyPatch) -> None:
     call = Problem(n=20, masks=masks_of(*["forward"] * 3, *["backward"] * 3)).call(torch.float64)

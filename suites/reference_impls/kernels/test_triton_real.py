@@ -32,7 +32,6 @@ from suites.support.attending import (
     with_leaves,
 )
 
-torch.set_num_threads(1)
 __all__ = ["_bfloat16_products"]
 
 WIDTHS, SHORT = (64, 75, 128, 257, 300), (1, 63, 64, 65)

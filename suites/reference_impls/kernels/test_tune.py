@@ -21,10 +21,18 @@ NOW, BEST, SLOW, WRONG = (Tile(rows, 64, 8, 2) for rows in (128, 64, 32, 16))
 
 
 @pytest.fixture
-def four_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+def played(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device that is not there."""
+    monkeypatch.setattr(device, "usable", lambda: "")
+    monkeypatch.setattr(device, "interpreted", lambda: False)
+    monkeypatch.setattr(device, "architecture", lambda *_: 90)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "none")
+
+
+@pytest.fixture
+def four_tiles(played: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """One cell, of which one tile is wrong."""
     monkeypatch.setattr(tune, "table_of", lambda _: {"forward": {"half": {64: NOW}}})
-    monkeypatch.setattr(device, "architecture", lambda *_: 90)
     monkeypatch.setattr(tune, "candidates", lambda *_: [NOW, BEST, SLOW, WRONG])
     monkeypatch.setattr(
         tune, "why_not", lambda *given: "wrong: dk is off by 9.0e-01" if WRONG in given else ""
@@ -67,11 +75,7 @@ def test_where_none_is_right_there_is_no_best(monkeypatch: pytest.MonkeyPatch) -
 def test_what_is_found_is_printed_and_written(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(device, "usable", lambda: "")
-    monkeypatch.setattr(device, "interpreted", lambda: False)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "none")
-    on_cpu = partial(tune.cell, on="cpu", timed=times)
-    monkeypatch.setattr(tune, "cell", on_cpu)
+    monkeypatch.setattr(tune, "cell", partial(tune.cell, on="cpu", timed=times))
     out = tmp_path / "tiles.json"
     assert tune.main(["--out", str(out), "--lengths", "16", "32"]) == 0
     told = capsys.readouterr().out.splitlines()
@@ -81,13 +85,9 @@ def test_what_is_found_is_printed_and_written(
 
 
 @pytest.fixture
-def device_here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A device that is played, two cells; the widths of the cells that are measured."""
+def device_here(played: None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Two cells; the widths of those that are measured."""
     done: list[str] = []
-    monkeypatch.setattr(device, "usable", lambda: "")
-    monkeypatch.setattr(device, "interpreted", lambda: False)
-    monkeypatch.setattr(device, "architecture", lambda *_: 90)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "none")
     cells = {"forward": {"half": {64: NOW, 80: NOW}}}
     monkeypatch.setattr(tune, "table_of", lambda _: cells)
 

@@ -21,7 +21,6 @@ from reference_impls.kernels.triton import device
 from suites.support.attending import Problem
 
 pytest.importorskip("triton", reason="the CPU build of torch is without triton")
-torch.set_num_threads(1)
 REGISTRY = Registry()
 FORWARD, TRAINING = 10, 50
 """Launches of MTSA's layer in float32, without a mask; multi-head's: 4 and 18."""

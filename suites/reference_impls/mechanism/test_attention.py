@@ -20,8 +20,6 @@ from reference_impls.transformer.modules import SdpaTransformer
 from suites.support.batches import FAST, PLAIN, build, error, module_of
 from suites.support.batches import batch as batch_of
 
-torch.set_num_threads(1)
-
 B, N, D = 3, 6, 8
 LENGTHS = (6, 4, 1)
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from reference_impls.mechanism import Unsupported
 from suites.support.batches import (
@@ -20,26 +19,20 @@ from suites.support.batches import (
     assert_same,
     batch,
     build,
+    cotangent_of,
     error,
+    longer,
     mechanism_of,
     module_of,
     of_sentences,
     run,
 )
 
-torch.set_num_threads(1)
-
 ALL = [*FAST, *PLAIN]
 EXACT = 1e-11
 """Other shapes, another order of sums: rounding in float64, nothing more."""
 LENGTHS = (7, 0, 4, 1)
 """Neither falling nor rising, and one sample without a real token."""
-
-
-def longer(x: Tensor, mask: Tensor, more: int, content: float = 0.0) -> tuple[Tensor, Tensor]:
-    """The batch with more padding behind it."""
-    x = torch.nn.functional.pad(x, (0, 0, 0, more), value=content)
-    return x, torch.nn.functional.pad(mask, (0, more), value=False)
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -54,9 +47,7 @@ def test_a_sample_of_a_batch_is_that_sample_alone(name: str) -> None:
     assert not found["x"][~mask].any()
     sentences = of_sentences(name)
     assert not (found["output"][1] if sentences else found["output"][~mask]).any()
-    cotangent = torch.randn(
-        found["output"].shape, generator=torch.Generator().manual_seed(2), dtype=x.dtype
-    )  # as in `run`
+    cotangent = cotangent_of(found["output"])
     module.zero_grad()
     for b, n in enumerate(LENGTHS):
         if n == 0:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,13 +10,11 @@ from typing import Any
 
 import pytest
 import torch
-from rich.console import Console
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from harness.build import make
 from harness.case import parse, split_name
-from harness.cli.display import ratio_table
 from harness.errors import UsageError
 from harness.measure.ceilings import work_of
 from harness.plan import make_plan
@@ -35,8 +32,6 @@ from suites.harness.measure.test_roofline import operations, torchs_count
 from suites.programs.goals import plan
 from suites.support.batches import MECHANISMS, mechanism_of
 from suites.support.parameters import few
-
-torch.set_num_threads(1)
 
 GOALS = plan.registry()
 
@@ -95,8 +90,6 @@ def test_all_cases_of_the_models_have_operations_and_one_baseline() -> None:
 
 
 def test_options_given_to_verify_make_the_configuration_that_is_checked() -> None:
-    row = check("multi_scale_transformer.windowed", "f32", "cpu", options={"layers": "3"})
-    assert row["verdict"] == "ok"
     full = {"layers": "3", "candidates": "n/1;", "width_reading": "radius"}
     assert check("multi_scale_transformer.windowed", "f32", "cpu", options=full)["verdict"] == "ok"
 
@@ -135,21 +128,15 @@ def test_fused_layers_do_not_count_what_the_masks_close() -> None:
 
 
 def test_the_ratio_table_shows_operations_where_there_is_room() -> None:
-    records = [
-        *roofline.timed(roofline.BASE, 0.1),
-        *roofline.timed(roofline.MINE, 0.2),
-    ]
-    rows = roofline.rows_of(records)
-    mine = rows[roofline.MINE]
+    rows = roofline.rows_of(
+        [*roofline.timed(roofline.BASE, 0.1), *roofline.timed(roofline.MINE, 0.2)]
+    )
     ratio = operations(roofline.MINE) / operations(roofline.BASE)
-    assert mine.operations_ratio == pytest.approx(ratio)
+    assert rows[roofline.MINE].operations_ratio == pytest.approx(ratio)
     assert rows[roofline.BASE].operations_ratio == 1
     for width in (96, 140):
-        out = Console(width=width, file=io.StringIO())
-        out.print(ratio_table(list(rows.values()), "title", width))
-        assert isinstance(out.file, io.StringIO)
-        line = next(x for x in out.file.getvalue().splitlines() if "mtsa" in x)
-        assert f"{ratio:.2f}x" in line.split()
+        lines = roofline.shown(list(rows.values()), width).splitlines()
+        assert f"{ratio:.2f}x" in next(line for line in lines if "mtsa" in line).split()
 
 
 @pytest.mark.parametrize("name", MECHANISMS)

@@ -31,8 +31,6 @@ from suites.support.batches import (
     run,
 )
 
-torch.set_num_threads(1)
-
 MERGING = [n for n in FAST if any(isinstance(m, MergingModule) for m in module_of(n).modules())]
 ONCE = [
     "multi_head.sdpa",

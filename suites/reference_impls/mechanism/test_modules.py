@@ -23,17 +23,16 @@ from suites.support.batches import (
     D_OUT,
     FAST,
     MECHANISMS,
+    PLAIN,
     WITH_VARIANTS,
     assert_same,
     batch,
     build,
     error,
-    implementations,
+    module_of,
     run,
 )
 from suites.support.parameters import few
-
-torch.set_num_threads(1)
 
 
 @pytest.mark.parametrize(("name", "variant"), WITH_VARIANTS)
@@ -93,13 +92,13 @@ def test_autocast(name: str) -> None:
     assert torch.equal(module(x, mask), wanted)
 
 
-COMPILED = ["mtsa.algorithm1", "multi_head.sdpa_math", "disa.broadcast", "multi_cnn.gemm"]
-OF_WINDOWS = ("msmsa", "msmsa_layer", "multi_scale_transformer", "transformer")
+COMPILED = ["mtsa.algorithm1", "multi_head.sdpa_math"]
+OF_WINDOWS = ("msmsa.", "msmsa_layer.", "multi_scale_transformer.", "transformer.")
+OTHERS = ["disa.broadcast", "multi_cnn.gemm"]
+OTHERS += [name for name in (*PLAIN, *FAST) if name.startswith(OF_WINDOWS)]
 
 
-@pytest.mark.parametrize(
-    "name", few([*COMPILED, *(n for m in OF_WINDOWS for n in implementations(m)[1:])], COMPILED)
-)
+@pytest.mark.parametrize("name", few([*COMPILED, *OTHERS], COMPILED))
 def test_compiles_into_one_graph(name: str) -> None:
     module = build(name)
     torch._dynamo.reset()
@@ -161,15 +160,14 @@ def test_without_options_a_factory_builds_what_a_record_says(factory: str) -> No
 
 def test_one_set_of_weights_serves_all_implementations() -> None:
     for mechanism in MECHANISMS.values():
-        for variant in ("default", *mechanism.variants):
-            shapes = {
-                frozenset(
-                    (n, tuple(w.shape))
-                    for n, w in build(f"{mechanism.name}.{i.name}", variant).state_dict().items()
-                )
-                for i in mechanism.implementations
-            }
-            assert len(shapes) == 1, (mechanism.name, variant)
+        shapes = {
+            frozenset(
+                (n, tuple(w.shape))
+                for n, w in module_of(f"{mechanism.name}.{i.name}").state_dict().items()
+            )
+            for i in mechanism.implementations
+        }
+        assert len(shapes) == 1, mechanism.name
 
 
 def test_records_do_not_import_torch_or_numpy() -> None:

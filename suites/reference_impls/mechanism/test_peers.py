@@ -43,8 +43,6 @@ from suites.support.batches import (
 )
 from suites.support.parameters import few
 
-torch.set_num_threads(1)
-
 
 @pytest.mark.parametrize(("lengths", "turned"), [((9, 5, 0, 8), True), ((9, 1, 0, 2), False)])
 def test_an_lstm_on_a_cpu_packs_only_what_is_mostly_padding(

@@ -22,7 +22,7 @@ from suites.support.batches import (
     by_day,
     default_of,
     error,
-    implementations,
+    longer,
     made,
     module_of,
     of_sentences,
@@ -30,8 +30,6 @@ from suites.support.batches import (
     run,
 )
 from suites.support.visibility import SEES, keys_of, seen_by
-
-torch.set_num_threads(1)
 
 EXACT = 1e-11
 """Other shapes, another order of sums: rounding in float64, nothing more."""
@@ -43,12 +41,6 @@ KNOWN = [c for c in CONFIGURATIONS if c[0].partition(".")[0] in SEES or of_sente
 def test_what_is_known_is_known_of_a_mechanism_that_is_there() -> None:
     gone = sorted(SEES.keys() - builtins().keys())
     assert not gone, f"no mechanism is named {', '.join(gone)}: tests of it find nothing to do"
-
-
-def longer(x: Tensor, mask: Tensor, more: int) -> tuple[Tensor, Tensor]:
-    """The batch with more padding behind it."""
-    x = nn.functional.pad(x, (0, 0, 0, more))
-    return x, nn.functional.pad(mask, (0, more), value=False)
 
 
 def test_released_blocks_follow_the_padded_length() -> None:
@@ -75,7 +67,7 @@ def test_block_rule_is_exact_and_no_sequence_has_more_blocks_than_the_most() -> 
         assert [rule(k**3 // 2 + more) for more in (-1, 0, 1)] == [k, k, k + 1]
 
 
-def changes(name: str, module: nn.Module, n: int, padded: int, draws: int = 6) -> Tensor:
+def changes(module: nn.Module, n: int, padded: int, draws: int = 6) -> Tensor:
     """By how much every feature moves when one token changes.
 
     Returns
@@ -99,7 +91,7 @@ def changes(name: str, module: nn.Module, n: int, padded: int, draws: int = 6) -
 @pytest.mark.parametrize(("name", "variant"), by_day(KNOWN))
 def test_rows_see_what_they_may_and_nothing_else(name: str, variant: str, n: int) -> None:
     padded = n + 2
-    moved = changes(name, module_of(name, variant), n, padded)
+    moved = changes(module_of(name, variant), n, padded)
     assert moved[:, n:].max() < EXACT, "padding is seen"
     if of_sentences(name):
         assert (moved[0, :n].amax(-1) > SEEN).all(), "a token is not seen"
@@ -121,32 +113,27 @@ MASKS = (
 
 
 @pytest.mark.parametrize("masks", MASKS, ids=str)
-@pytest.mark.parametrize("implementation", ["oracle", "plain", "algorithm1"])
 @pytest.mark.parametrize("scale_t", ["identity", "log_sigmoid"])
-def test_every_mask_of_mtsa_alone(
-    masks: tuple[str, ...], implementation: str, scale_t: str
-) -> None:
+def test_every_mask_of_mtsa_alone(masks: tuple[str, ...], scale_t: str) -> None:
     # Through an output layer that mixes nothing.
-    name = f"mtsa.{implementation}"
     options = {**options_of("mtsa"), "masks": list(masks), "scale_t": scale_t}
-    module = made(name, options)
+    module = made("mtsa.oracle", options)
     with torch.no_grad():
         module.get_parameter("o_w").copy_(torch.eye(D_OUT))
     for n in (7, 1):
-        moved = changes(name, module, n, n + 2)[:n, :n]
+        moved = changes(module, n, n + 2)[:n, :n]
         for text, features in zip(masks, moved.chunk(len(masks), dim=-1), strict=True):
             most, sees = features.amax(-1), seen_by(keys_of(text, n))
             assert (most[sees] > SEEN).all()
             assert not (most[~sees] > EXACT).any()
 
 
-@pytest.mark.parametrize("name", implementations("resa"))
 @pytest.mark.parametrize("direction", ["both", "forward", "backward", "diagonal"])
 @pytest.mark.parametrize("unselected", ["all_real", "dependents", "others"])
-def test_all_selected_resa_is_disa(name: str, direction: str, unselected: str) -> None:
+def test_all_selected_resa_is_disa(direction: str, unselected: str) -> None:
     x, mask = batch((7, 4, 1, 0))
     options = {**options_of("resa"), "direction": direction, "unselected": unselected}
-    every = made(name, {**options, "selection": "all"})
+    every = made("resa.oracle", {**options, "selection": "all"})
     of_disa = {
         n: w for n, w in every.state_dict().items() if not re.match(r"(head|dep)_[wb][12]", n)
     }
@@ -156,7 +143,7 @@ def test_all_selected_resa_is_disa(name: str, direction: str, unselected: str) -
     for what, tensor in wanted.items():
         assert error(found[what], tensor) < EXACT, what
     # A policy that selects everything by itself, and one that selects nothing.
-    by_threshold = made(name, options, every.state_dict())
+    by_threshold = made("resa.oracle", options, every.state_dict())
     with torch.no_grad():
         for bias in ("head_b2", "dep_b2"):
             by_threshold.get_parameter(bias).fill_(1e3)

@@ -12,9 +12,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness.registry import builtins
-from harness.verify.batches import Batch
-from harness.verify.check import check_batch
 from reference_impls.mechanism import BadOption
 from reference_impls.models.encoders import (
     Dense,
@@ -245,23 +242,3 @@ def test_dropout_acts_in_front_of_highway_and_logits_in_training_only() -> None:
 def test_unknown_choices_are_refused(option: str) -> None:
     with pytest.raises(BadOption, match=f"{option}='other'; expected"):
         small(**{option: "other"})
-
-
-PRESET_TRIALS = [
-    ("multi_scale_transformer", preset)
-    for preset in ("mirrored_hier_s", "mirrored_deephier_s", "mirrored_flex", "sst", "ptb_pos")
-] + [("transformer", preset) for preset in ("mirrored_transformer", "sst_transformer")]
-
-
-@pytest.mark.parametrize(("name", "preset"), PRESET_TRIALS)
-def test_a_preset_is_verified_as_what_it_stands_for(name: str, preset: str) -> None:
-    """Its heads and its width, which no trial of another configuration has."""
-    mechanism = builtins()[name]
-    implementation = mechanism.implementation(mechanism.default)
-    trial = Batch(preset, {"preset": preset}, (7, 4))
-    found, _ = check_batch(mechanism, implementation, trial, "f64", "cpu")
-    assert all(deviation.ok for deviation in found)
-    assert len(found) > 6
-    unknown = Batch("nonsense", {"preset": "nonsense"}, (3,))
-    with pytest.raises(BadOption, match="preset='nonsense'"):
-        check_batch(mechanism, implementation, unknown, "f64", "cpu")

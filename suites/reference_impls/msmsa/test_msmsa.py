@@ -34,8 +34,6 @@ from reference_impls.multi_scale_transformer.modules import (
 from reference_impls.transformer.modules import PlainTransformer, SdpaTransformer
 from suites.support.batches import D_IN, assert_same, batch, error, run
 
-torch.set_num_threads(1)
-
 MODELS = (
     PlainMultiScaleTransformer,
     MaskedMultiScaleTransformer,

@@ -9,39 +9,30 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from harness.verify.batches import ragged
 from reference_impls.msmsa import tiles
 from reference_impls.msmsa.fused import windows
 from reference_impls.msmsa.modules import MaskedMsmsa
 from reference_impls.msmsa.scales import GivenScale
 from reference_impls.msmsa.tiles import pieces, tile_for
 from reference_impls.msmsa.windowed import Bands, Neighbours, WindowedMsmsa
+from suites.reference_impls.msmsa.test_msmsa import alike
 from suites.support.batches import D_IN, LargestTensor, assert_same, batch, run
 from suites.support.parameters import few
-
-torch.set_num_threads(1)
 
 GOAL: list[GivenScale] = [1, 1, 1, 1, 1, 3, 3, "n/16", "n/16", "n/8"]
 """The scales that the goals are stated for."""
 
 
-def alike(*sizes: int, **options: Any) -> tuple[nn.Module, nn.Module]:
-    """A windowed and a masked module with the same float64 weights."""
-    torch.manual_seed(0)
-    windowed = WindowedMsmsa(*sizes, **options).double()
-    masked = MaskedMsmsa(*sizes, **options).double()
-    masked.load_state_dict(windowed.state_dict())
-    return windowed, masked
-
-
-def assert_equal_to_masked(n: int, **options: Any) -> None:
+def assert_equal_to_masked(n: int, scales: list[GivenScale]) -> None:
     """Values and gradients, with and without padding."""
-    windowed, masked = alike(D_IN, 4, heads=2, **options)
-    ragged = (n, max(1, 2 * n // 3), 3, 0)
-    for x, mask in (batch(ragged, padding=math.nan), (batch((n, n))[0], None)):
+    torch.manual_seed(0)
+    sizes, options = (D_IN, 2 * len(scales)), {"heads": len(scales), "scales": scales}
+    windowed, masked = alike((WindowedMsmsa, MaskedMsmsa), *sizes, **options)
+    for x, mask in (batch(ragged(n), padding=math.nan), (batch((n, n))[0], None)):
         assert_same(run(windowed, x, mask), run(masked, x, mask), 1e-12)
 
 
@@ -88,24 +79,22 @@ def test_tiles_of_any_size_equal_all_pairs(
     monkeypatch.setattr(tiles, "NEAREST", 0)
     monkeypatch.setattr(tiles, "tile_for", lambda half, length, batch: tile)
     for n in (2 * half + tile, 2 * half + 3 * tile + 5):
-        assert_equal_to_masked(n, scales=[2 * half + 1, 2 * half])
-    assert_equal_to_masked(33 * half + tile, scales=["n/16", "n/17"])
+        assert_equal_to_masked(n, [2 * half + 1, 2 * half])
+    assert_equal_to_masked(33 * half + tile, ["n/16", "n/17"])
 
 
 @pytest.mark.parametrize("half", few([1, 2, 5], [1, 5]))
 @pytest.mark.parametrize("n", few([1, 2, 5, 40], [1, 5, 40]))
 def test_shifts_equal_all_pairs(n: int, half: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles, "NEAREST", half)
-    assert_equal_to_masked(n, scales=[2 * half + 1, 3])
-    assert_equal_to_masked(n, scales=["n/4", 2 * half + 1])
+    assert_equal_to_masked(n, [2 * half + 1, 3])
+    assert_equal_to_masked(n, ["n/4", 2 * half + 1])
 
 
 @pytest.mark.parametrize("n", few([17, 40, 130, 300, 400], [40, 300, 400]))
 @pytest.mark.parametrize("scales", [GOAL, [3, 1, 129, "n/4", 1, 3, "n/16"]], ids=["goal", "mixed"])
 def test_heads_of_many_scales_equal_all_pairs(n: int, scales: list[GivenScale]) -> None:
-    windowed, masked = alike(D_IN, 2 * len(scales), heads=len(scales), scales=scales)
-    for x, mask in (batch((n, n // 2, 1, 0), padding=math.nan), (batch((n, n))[0], None)):
-        assert_same(run(windowed, x, mask), run(masked, x, mask), 1e-12)
+    assert_equal_to_masked(n, scales)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

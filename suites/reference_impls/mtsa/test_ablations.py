@@ -16,8 +16,6 @@ import reference_impls.mtsa_stack.modules as stack_plain
 from reference_impls.mtsa.layer import TensorizedLayer
 from suites.support.batches import D_IN, D_OUT, HEADS, assert_same, batch, build, error, run
 
-torch.set_num_threads(1)
-
 OPTIONS = ("token2token", "source2token")
 NONE_OF = {
     ("mtsa", "token2token"): {"q_w"},  # s reads the keys

@@ -17,8 +17,6 @@ from reference_impls.mtsa.optimized import Algorithm1MTSA, Algorithm1ReleasedMTS
 from suites.support.batches import D_IN, MECHANISMS, assert_same, batch, build, error, run
 from suites.support.parameters import few
 
-torch.set_num_threads(1)
-
 SCALES = (1.0, 10.0, 50.0, 100.0)
 
 
@@ -98,6 +96,8 @@ def test_recomputation_is_needed_and_found(
     assert all(value.isfinite().all() for value in found.values())
     assert len(seen) == 1
     assert seen[0] > 0
+    with torch.no_grad():  # in a form of its own: nothing is kept to be computed again
+        assert error(module(x, mask), wanted) < 2e-5
     if options.get("source2token", True):  # else what is flagged would not be far off
         monkeypatch.setattr(algorithm, "least_denominator", lambda dtype, length: 0.0)
         assert not error(module(x, mask), wanted) < 1e-2
@@ -111,15 +111,6 @@ def test_no_recomputation_at_ordinary_scores(monkeypatch: pytest.MonkeyPatch) ->
     for scale in (1.0, 10.0):
         module, x, mask = exaggerated(Algorithm1MTSA, scale)
         assert module(x, mask).isfinite().all()
-
-
-def test_recomputation_in_small_chunks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    module, x, mask = exaggerated(Algorithm1MTSA, 50.0)
-    wanted = run(module, x, mask)
-    monkeypatch.setattr(underflow, "CHUNK_BYTES", 200_000)
-    assert_same(run(module, x, mask), wanted, 1e-6)
-    with torch.no_grad():  # in a form of its own: nothing is kept to be computed again
-        assert error(module(x, mask), wanted["output"]) < 1e-6
 
 
 def test_all_keys_out_of_sight_of_the_largest_score() -> None:

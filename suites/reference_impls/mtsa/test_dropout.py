@@ -18,8 +18,6 @@ from reference_impls.mtsa.optimized import Algorithm1MTSA, Algorithm1ReleasedMTS
 from reference_impls.mtsa.plain import PlainMTSA, PlainReleasedMTSA
 from suites.support.batches import D_IN, D_OUT, HEADS, assert_same, batch, error, run
 
-torch.set_num_threads(1)
-
 PAIRS = ((PlainMTSA, Algorithm1MTSA), (PlainReleasedMTSA, Algorithm1ReleasedMTSA))
 FACTORIES = [*(factory for pair in PAIRS for factory in pair), FusedMTSA, FusedReleasedMTSA]
 SHARE = 0.6

@@ -22,12 +22,11 @@ from suites.support.batches import (
     assert_same,
     batch,
     build,
+    cotangent_of,
     error,
     run,
 )
 from suites.support.parameters import few
-
-torch.set_num_threads(1)
 
 NAMES = ("mtsa", "mtsa_released", "mtsa_nmt", "mtsa_stack")
 BACKENDS = [b for b in ("native", "tiled") if core.available(b)]
@@ -48,22 +47,28 @@ def test_half_precision_keeps_its_dtype(name: str, dtype: torch.dtype) -> None:
     assert error(out, wanted) < (5e-3 if dtype == torch.float16 else 5e-2)
 
 
-@pytest.mark.parametrize(
-    "name",
-    few(
-        ["mtsa.fused", "mtsa.fused_tiled", "mtsa_released.fused"],
-        ["mtsa_released.fused"],
-    ),
-)
-def test_compiles_into_one_graph_with_its_gradients(name: str) -> None:
+ONE_GRAPH = [
+    ("mtsa.fused", True),
+    ("msmsa.windowed", True),
+    ("mtsa.fused", None),
+    ("mtsa.fused_tiled", None),
+    ("mtsa_released.fused", None),
+]
+"""By name, and whether torch is told that shapes are dynamic: by default it finds out."""
+
+
+@pytest.mark.parametrize("given", few(ONE_GRAPH, ONE_GRAPH[:1]), ids=str)
+def test_compiles_into_one_graph_with_its_gradients(given: tuple[str, bool | None]) -> None:
+    """With dynamic shapes for a length, and a number of sequences, that no earlier call had."""
+    name, dynamic = given
     module = build(name)
     torch._dynamo.reset()
-    compiled: Any = torch.compile(module, fullgraph=True, backend="aot_eager")
-    for lengths in ((5, 3, 0), (9, 9, 2)):
+    compiled: Any = torch.compile(module, fullgraph=True, dynamic=dynamic, backend="aot_eager")
+    for lengths in ((5, 3, 0), (17, 4)):
         x, mask = batch(lengths)
         found = {n.removeprefix("_orig_mod."): t for n, t in run(compiled, x, mask).items()}
         assert_same(found, run(module, x, mask), 1e-11)
-        assert error(compiled(x, None), module(x, None)) < 1e-12
+    assert error(compiled(x, None), module(x, None)) < 1e-12
 
 
 def kept(call: Any, x: Tensor) -> int:
@@ -90,18 +95,6 @@ def test_a_compiled_call_keeps_no_more_than_an_eager_one() -> None:
     torch._dynamo.reset()
     compiled: Any = torch.compile(module, fullgraph=True, backend="aot_eager_decomp_partition")
     assert kept(compiled, x) <= 1.05 * kept(module, x)
-
-
-@pytest.mark.parametrize("name", few(["mtsa.fused", "msmsa.windowed"], ["mtsa.fused"]))
-def test_one_graph_serves_all_lengths(name: str) -> None:
-    """With dynamic shapes: a length, and a number of sequences, that no earlier call had."""
-    module = build(name)
-    torch._dynamo.reset()
-    compiled: Any = torch.compile(module, fullgraph=True, dynamic=True, backend="aot_eager")
-    for lengths in ((5, 3, 0), (17, 4)):
-        x, mask = batch(lengths)
-        found = {n.removeprefix("_orig_mod."): t for n, t in run(compiled, x, mask).items()}
-        assert_same(found, run(module, x, mask), 1e-11)
 
 
 @pytest.mark.parametrize("backend", few(BACKENDS, BACKENDS[:1]))
@@ -151,8 +144,7 @@ def test_only_what_is_wanted_has_a_gradient(name: str) -> None:
     wanted = run(module, x, mask)
     module.zero_grad()
     out = module(x, mask)  # x wants none
-    generator = torch.Generator().manual_seed(2)  # as in `run`
-    (out * torch.randn(out.shape, generator=generator, dtype=out.dtype)).sum().backward()
+    (out * cotangent_of(out)).sum().backward()
     for weight, parameter in module.named_parameters():
         assert parameter.grad is not None, weight
         assert error(parameter.grad, wanted[weight]) < 1e-12, weight

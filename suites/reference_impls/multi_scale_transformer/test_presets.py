@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import pytest
-import torch
 
 from harness.build import make
 from harness.registry import builtins
+from harness.verify.batches import Batch
+from harness.verify.check import check_batch
 from reference_impls.mechanism import BadOption
 from reference_impls.multi_scale_transformer.modules import (
     WindowedMultiScaleTransformer,
@@ -17,33 +18,31 @@ from reference_impls.multi_scale_transformer.modules import (
 from reference_impls.multi_scale_transformer.presets import PRESETS
 from suites.support.parameters import few
 
-torch.set_num_threads(1)
+TELLING = ("sst", "ptb_pos", "table6_f", "mirrored_flex", "mirrored_deephier_s", "sst_transformer")
 
 
-@pytest.mark.parametrize(
-    "name", few(PRESETS, ("sst", "ptb_pos", "table6_f", "mirrored_flex", "sst_transformer"))
-)
-def test_presets_build_and_run(name: str) -> None:
+@pytest.mark.parametrize("name", few(PRESETS, TELLING))
+def test_a_preset_is_verified_as_what_it_stands_for(name: str) -> None:
+    """Its heads and its width, which no trial of another configuration has."""
     preset = PRESETS[name]
     mechanism = builtins()[preset.model]
-    factory = mechanism.implementation(mechanism.default).factory
-    d = preset.d_model
-    options = {**mechanism.options, "preset": name}
-    module: Any = make(mechanism, factory, d, preset.d_out, 0, options)
-    spelled: Any = make(mechanism, factory, d, preset.d_out, 0, dict(preset.options))
-    assert module.d_model == d
+    implementation = mechanism.implementation(mechanism.default)
+    d, options = preset.d_model, {**mechanism.options, "preset": name}
+    module, spelled = (
+        cast(Any, make(mechanism, implementation.factory, d, preset.d_out, 0, given))
+        for given in (options, dict(preset.options))
+    )
     assert {n: w.shape for n, w in module.state_dict().items()} == {
         n: w.shape for n, w in spelled.state_dict().items()
     }
+    assert module.d_model == d
     assert module.l0_q_w.shape == (preset.options["heads"], d, preset.options["head_dim"])
-    x = torch.randn(2, 20, d)
-    mask = torch.arange(20) < torch.tensor([20, 6])[:, None]
-    assert module(x, mask).shape == (2, preset.d_out)
-    assert module(x, mask).isfinite().all()
-    states = module.states(x, mask)
-    assert states.shape == (2, 20 + (module.cls is not None), d)
     if preset.model == "multi_scale_transformer":
         assert module.scales == spelled.scales
+    trial = Batch(name, {"preset": name}, (7, 4))
+    found, _ = check_batch(mechanism, implementation, trial, "f64", "cpu")
+    assert all(deviation.ok for deviation in found)
+    assert len(found) > 6
 
 
 MS, TRANS = "multi_scale_transformer", "transformer"

@@ -24,10 +24,9 @@ from reference_impls.resan.modules import (
     PlainResan,
     PlainWords,
 )
-from suites.support.batches import D_IN, D_OUT, assert_same, batch, error, run
+from suites.support.batches import D_IN, D_OUT, assert_same, batch, cotangent_of, error, run
 from suites.support.oracles import assert_gradients_of
 
-torch.set_num_threads(1)
 ALL = (PlainResa, MaskedResa, GatheredResa)
 LENGTHS = (7, 4, 1, 0)
 SHARES = (0.5, 0.1, 0.9, 0.0)
@@ -133,9 +132,7 @@ def test_given_selections_are_the_oracles(kind: type, unselected: str) -> None:
         weights = {name: w.detach().numpy() for name, w in layer.named_parameters()}
         selection = drawn(mask, seed, share)
         found = run_with(layer, x, mask, selection)
-        cotangent = torch.randn(
-            found["output"].shape, generator=torch.Generator().manual_seed(2), dtype=x.dtype
-        )  # as in `run`
+        cotangent = cotangent_of(found["output"])
         total = {name: np.zeros(w.shape) for name, w in weights.items()}
         for b, n in enumerate(LENGTHS[:3]):
             options |= {"dep_sel": selection.dependents[b, :n].numpy()}

@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -63,21 +64,37 @@ class Condition:
         return low <= count / draws <= high
 
 
-def _planned(says: str, experiment: str, sizes: Mapping[str, Any], **more: Any) -> Condition:
-    """The power of as many replicates as are planned for it."""
+def _each(
+    sizes: Any, counted: Sequence[Mapping[str, Any]] = ({},), **entry: Any
+) -> Iterator[dict[str, Any]]:
+    """What is counted at each of the sizes of an entry, as an entry of its own."""
+    for table in sizes if isinstance(sizes, list) else [sizes]:
+        lists = (value if isinstance(value, list) else [value] for value in table.values())
+        for values in product(*lists):
+            here = dict(zip(table, values, strict=True))
+            for own in counted:
+                yield {**entry, **own, "sizes": here | own.get("sizes", {})}
+
+
+def _planned(experiment: str, sizes: Mapping[str, Any]) -> tuple[dict[str, Any], float]:
+    """Sizes with as many replicates as are planned for them, and their power."""
     paired, alpha = experiment == "paired_power", sizes.get("alpha", ALPHA)
     sd = math.sqrt(2 * (1 - sizes["correlation"])) if paired else 1.0
     count = replicates_needed(sizes["effect"], sd, paired=paired, alpha=alpha)
     own = {**sizes, "count": count} | ({} if paired else {"other": count})
-    power = power_of(sizes["effect"], sd, count, paired=paired, alpha=alpha)
-    return Condition(says.format_map(own), experiment, own, power, **more)
+    return own, power_of(sizes["effect"], sd, count, paired=paired, alpha=alpha)
 
 
 @cache
 def conditions() -> tuple[Condition, ...]:
     """All of them, in the order of the file."""
-    entries = tomllib.loads(FILE.read_text(encoding="utf-8"))["condition"]
-    return tuple((Condition if "expected" in e else _planned)(**e) for e in entries)
+    found = []
+    for entry in tomllib.loads(FILE.read_text(encoding="utf-8"))["condition"]:
+        for one in _each(**entry):
+            if "expected" not in one:
+                one["sizes"], one["expected"] = _planned(one["experiment"], one["sizes"])
+            found.append(Condition(**one | {"says": one["says"].format_map(one["sizes"])}))
+    return tuple(found)
 
 
 @dataclass(frozen=True)
