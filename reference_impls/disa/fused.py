@@ -39,9 +39,9 @@ def _rows(t: Tensor | None) -> tuple[int, ...]:
 def _run(given: tuple[Any, ...], *results: Tensor | None) -> None:
     """The kernel on what `SCHEMA` says; a, its denominators, and going back g and the gradients."""
     h, keys, queries, mask, lo, hi, without_self, scale = given
-    inputs = [problem.unit_stride(t) for t in (h, keys, queries)]
+    tensors = [None if t is None else problem.unit_stride(t) for t in (h, keys, queries, *results)]
+    tensors += [None] * (9 - len(tensors))
     mask = None if mask is None else mask.contiguous()
-    tensors = [*inputs, *results, *(None,) * (6 - len(results))]
     numbers = (*h.shape, lo, hi, without_self, problem.address(mask), scale)
     problem.run("directed", DIRECTED.pack(*numbers, *(n for t in tensors for n in _rows(t))))
 
@@ -74,7 +74,7 @@ def _results(h: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
 def disa_backward(g: Tensor, a: Tensor, denominator: Tensor, *given: Any) -> tuple[Tensor, ...]:
     """Gradients of h, keys and queries for the gradient g of a."""
     gradients = _gradients(g, a, denominator, *given)
-    _run(given, a, denominator, problem.unit_stride(g), *gradients)
+    _run(given, a, denominator, g, *gradients)
     return gradients
 
 

@@ -96,8 +96,8 @@ def test_parts_follow_each_other_and_no_run_is_there_twice() -> None:
     both = declared(TWO, more)
     assert order(both) == [
         *order(declared(TWO)),
-        ("trec", "disa.chunked", 7),
-        ("trec", "disa.chunked", 8),
+        ("trec", "disa.fused", 7),
+        ("trec", "disa.fused", 8),
         ("trec", A, 8),
     ]
     keys = [entry.run.key for entry in both.entries]
