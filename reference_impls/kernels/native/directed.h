@@ -1,4 +1,4 @@
-// Sums over pairs of tokens with a score for every feature (DiSA). Mirrored in disa/fused.py.
+// Sums over pairs of tokens with a score for every feature (DiSA). Mirrored in directed.py.
 #pragma once
 
 #include "problem.h"

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from harness.measure.run import dispatched
-from reference_impls.disa.fused import DIRECTED
 from reference_impls.kernels.native import (
     attend,
+    directed,
     loader,
     native_backward,
     native_forward,
@@ -134,7 +134,7 @@ def test_compiled_by_inductor_without_a_break() -> None:
 
 def test_both_sides_agree_how_long_a_problem_is() -> None:
     assert loader.library().attnbench_problem_bytes() == problem.PROBLEM.size
-    assert loader.library().attnbench_directed_bytes() == DIRECTED.size
+    assert loader.library().attnbench_directed_bytes() == directed.DIRECTED.size
 
 
 def test_what_it_does_not_do_it_says() -> None:
