@@ -135,7 +135,7 @@ def test_exponentials_of_tokens_that_are_too_large_are_those_of_pairs(value: flo
 
 
 @pytest.mark.nightly
-def test_compiled_disa_calls_its_kernel() -> None:
+def test_compiled_disa_is_as_its_kernel() -> None:
     torch.compiler.reset()
     module, (x, mask) = FusedDisa(D_IN, D_OUT), batch((9, 4))
     wanted = run(module, x.float(), mask)
