@@ -24,7 +24,7 @@ class ByKernel(DirectedBlocks):
         """MTSA eq. 6, the softmax over j, and the weighted sum."""
         refuse_rows(pairs.rows)
         dtype, at = core_dtype(h.dtype), pairs.direction
-        # A compiler joins the passes of the other form by itself.
+        # Traced, the operator has ended in std::bad_alloc in long sessions of tests, and not alone.
         if torch.compiler.is_compiling() or core.choose(h.device.type, dtype) != "native":
             return super().attend(h, dependent, head, pairs)
         tensors = [t.to(dtype) for t in (h, dependent, head)]

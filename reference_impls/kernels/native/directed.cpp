@@ -9,7 +9,7 @@
 namespace attnbench {
 namespace {
 
-// Up to this c sums of exp(-2c u) neither overflow nor underflow, no maximum is needed.
+// As in disa/modules.py: up to this c sums of exp(-2c u) need no maximum.
 constexpr double LARGEST_SAFE_SCALE = 20;
 
 // A sum of many, so many at a time: its error grows with the parts, not with their number.

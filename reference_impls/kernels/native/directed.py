@@ -97,7 +97,7 @@ attend = by_hand(disa_forward, _remember, _backward)
 
 def _no_second_derivative(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
     # Torch's own words would have the user register one.
-    raise Unsupported("disa.fused has no second derivative; use plain")
+    raise Unsupported("the native sums over pairs have no second derivative; use plain")
 
 
 register_autograd("attnbench::disa_backward", _no_second_derivative)
