@@ -16,16 +16,13 @@ FAR = 2**40
 
 
 class ByKernel(DirectedBlocks):
-    """`DirectedBlocks.attend` by the native kernel; compiled, off the CPU or without it as the
-    next class.
-    """
+    """`DirectedBlocks.attend` by the native kernel; off the CPU, or without it, as the next class."""
 
     def attend(self, h: Tensor, dependent: Tensor, head: Tensor, pairs: Pairs) -> Tensor:
         """MTSA eq. 6, the softmax over j, and the weighted sum."""
         refuse_rows(pairs.rows)
         dtype, at = core_dtype(h.dtype), pairs.direction
-        # Traced, the operator has ended in std::bad_alloc in long sessions of tests, and not alone.
-        if torch.compiler.is_compiling() or core.choose(h.device.type, dtype) != "native":
+        if core.choose(h.device.type, dtype) != "native":
             return super().attend(h, dependent, head, pairs)
         tensors = [t.to(dtype) for t in (h, dependent, head)]
         save = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)

@@ -148,3 +148,15 @@ def test_afterwards_modules_and_operators_are_those_of_before() -> None:
         patched(replace(PATCHES[0], file="kernels/underflow.py")),
     ):
         raise AssertionError("nothing may be patched there")
+
+
+def test_operators_are_registered_by_no_other_modules() -> None:
+    # Registered twice, they end compiled calls in std::bad_alloc, long after the second time.
+    for one in builtins().values():
+        for implementation in one.implementations:
+            importlib.import_module(implementation.factory.partition(":")[0])
+    definitions = torch._library.custom_ops.OPDEFS
+    ours = {name: d for name, d in definitions.items() if name.startswith("attnbench::")}
+    where = {name: d._init_fn.__module__ for name, d in ours.items()}
+    assert "attnbench::disa_forward" in where
+    assert {name: of for name, of in where.items() if not of.startswith(OPERATORS)} == {}
