@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 import numpy as np
 import pytest
 import torch
@@ -13,14 +11,13 @@ from harness.registry import Registry
 from harness.verify.batches import Batch, batches
 from harness.verify.budget import CAP, FLOOR, Deviation, budget, error, worst
 from harness.verify.check import check, check_drawn
-from harness.verify.compare import Computed, Question
 from harness.verify.run import judged
 from reference_impls.kernels.native import loader
 from reference_impls.mechanism import Implementation, Mechanism, Unsupported
 from suites.support.parameters import DTYPES, has_compiler, implementations
 
 torch.set_num_threads(1)
-
+pytestmark = pytest.mark.usefixtures("asked_once")
 
 NAMES = implementations("cpu")
 CHECKS = [
@@ -29,37 +26,6 @@ CHECKS = [
     for dtype in DTYPES
     if dtype == "f32" or f"{name}_native" not in NAMES  # else it is one of two that are checked
 ]
-
-
-KEPT = 600
-"""Answers of oracles: more than all batches of a mechanism in three dtypes."""
-
-
-def remembering(answer: Callable[[Question], Computed]) -> Callable[[Question], Computed]:
-    """Ask an oracle once: the implementations of a mechanism are all tried at the same points."""
-    kept: dict[str, Computed] = {}
-
-    def asked(point: Question) -> Computed:
-        if point.drawn is not None:
-            return answer(point)  # every module draws anew
-        key = point.digest
-        if key not in kept:
-            found = answer(point)
-            for array in (*found.values.values(), *found.gradients.values()):
-                array.setflags(write=False)
-            if len(kept) >= KEPT:
-                kept.clear()
-            kept[key] = found
-        return kept[key]
-
-    return asked
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _oracles_are_asked_once() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Question, "answer", remembering(Question.answer))
-        yield
 
 
 def telling(mechanism: Mechanism, implementation: Implementation) -> list[Batch]:
