@@ -202,7 +202,11 @@ def tests(session: nox.Session) -> None:
     with part(session, "tests"):
         in_parallel(session, "not alone and not nightly")
     with part(session, "tests that measure real times"):
-        run_in_shared(session, "pytest", "-m", "alone and not nightly")
+        # To collect every module takes as long as two of these tests.
+        modules = (ROOT / "suites").rglob("test_*.py")
+        timing = [str(path) for path in modules if "mark.alone" in path.read_text("utf-8")]
+        marked = ("-m", "alone and not nightly", "--durations", "10")
+        run_in_shared(session, "pytest", *marked, *sorted(timing))
 
 
 def programs(session: nox.Session) -> list[tuple[str, tuple[str, ...]]]:

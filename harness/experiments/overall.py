@@ -22,6 +22,8 @@ from harness.stats import accuracy_verdict as judge
 from harness.stats.overall import DRAWS, LEAST_MODELS, LEAST_TASKS
 from harness.train.task import gathered
 
+NOT_COUNTED = "not counted"
+
 
 @dataclass(frozen=True)
 class OverallRow:
@@ -32,7 +34,8 @@ class OverallRow:
     shared: tuple[str, ...]  # the tasks of its paired t-test: those that share a metric
     metric: str  # that metric; empty where there is no such test
     # Of that test, its p adjusted for the number of models: ``better``, ``worse``, ``undecided``,
-    # ``descriptive only`` (fewer than five tasks); ``signs only`` where no two share a metric.
+    # ``descriptive only`` (fewer than five tasks); ``signs only`` where no two share a metric;
+    # `NOT_COUNTED` where it was trained like the baseline on none.
     verdict: str
     # By Holm over the models: of the t-test, or of the sign test where there is no t-test.
     adjusted_p: float
@@ -97,14 +100,14 @@ def overall(found: Sequence[Measured]) -> Overall | None:
     metrics = {t: str(some[0].design["metric"]) for t, some in of_task.items()}
     higher = {t: bool(some[0].design["higher_is_better"]) for t, some in of_task.items()}
     unlike = [key for key in by if key[1] in tasks and _unlike(by[key])]
-    compared, alike = {}, {}
+    compared, alike, counted = {}, {}, {}
     for model in models:
         known = {
             t: d
             for t in tasks
             if (d := by[model, t].difference) is not None and (model, t) not in unlike
         }
-        alike[model] = tuple(sharing(list(known), metrics))
+        alike[model], counted[model] = tuple(sharing(list(known), metrics)), bool(known)
         mine = {t: d.mean_first for t, d in known.items()}
         base = {t: d.mean_second for t, d in known.items()}
         compared[model] = over_tasks(mine, base, metrics, higher)
@@ -115,7 +118,9 @@ def overall(found: Sequence[Measured]) -> Overall | None:
     for (model, row), p in zip(compared.items(), adjusted, strict=True):
         d = row.difference
         used = alike[model] if d is not None else ()
-        verdict = "signs only" if d is None else judge(d, higher[used[0]], None, p)
+        verdict = "signs only" if counted[model] else NOT_COUNTED
+        if d is not None:
+            verdict = judge(d, higher[used[0]], None, p)
         rows.append(OverallRow(model, row, used, metrics[used[0]] if used else "", verdict, p))
     tied, warnings = None, []
     ranked = [t for t in tasks if t not in {task for _, task in unlike}]
@@ -130,7 +135,7 @@ def overall(found: Sequence[Measured]) -> Overall | None:
         ranks = "" if len(models) + 1 < LEAST_MODELS else "; such tasks have no part in the ranks"
         warnings.append(f"not counted over tasks, as the training was not alike: {names}{ranks}")
     left_out = tuple(t for t in named if t not in tasks)
-    why = tuple(_why(tied, rows, len(tasks)))
+    why = tuple(_why(tied, rows, len(tasks), len(sharing(tasks, metrics))))
     return Overall(tied, tuple(rows), tuple(tasks), left_out, why, tuple(warnings))
 
 
@@ -189,7 +194,8 @@ def _unlike(found: Measured) -> bool:
     return bool(flaws_of(found.design, found.pairs))
 
 
-def _why(tied: Ties | None, rows: Sequence[OverallRow], tasks: int) -> list[str]:
+def _why(tied: Ties | None, rows: Sequence[OverallRow], tasks: int, alike: int) -> list[str]:
+    """The tests that there are; `alike` of the tasks share a metric."""
     out = [
         f"here the {tasks} tasks are the replicates: seeds only make their means more exact, and "
         f"with fewer than {LEAST_REPLICATES} tasks nothing is concluded"
@@ -200,17 +206,29 @@ def _why(tied: Ties | None, rows: Sequence[OverallRow], tasks: int) -> list[str]
             f"metrics of different tasks have no common unit; its p is from {DRAWS:,} random "
             "orders, because chi-squared is only good for more than ten tasks"
         )
-    if rows[0].tasks.difference is None:
-        out.append(
-            "no two tasks share a metric, so a model and the baseline are compared by the exact "
-            "sign test of wins and losses alone"
-        )
-    else:
-        out.append(
-            f"a model and the baseline are compared by a paired t-test over the means of the "
-            f"{len(rows[0].shared)} tasks with {rows[0].metric}, because differences of one metric "
-            "can be averaged; the exact sign-flip test beside it assumes no normal distribution"
-        )
+    some: dict[tuple[int, str], list[str]] = {}
+    for row in rows:
+        if row.verdict != NOT_COUNTED:
+            some.setdefault((len(row.shared), row.metric), []).append(row.model)
+    for (count, metric), models in some.items():
+        who = "a model" if len(some) == 1 else ", ".join(models)
+        verb = "is" if len(some) == 1 or len(models) == 1 else "are"
+        if count:
+            out.append(
+                f"{who} and the baseline are compared by a paired t-test over the means of the "
+                f"{count} tasks with {metric}, because differences of one metric can be averaged; "
+                "the exact sign-flip test beside it assumes no normal distribution"
+            )
+        elif alike < LEAST_TASKS:
+            out.append(
+                f"no two tasks share a metric, so {who} and the baseline are compared by the exact "
+                "sign test of wins and losses alone"
+            )
+        else:
+            out.append(
+                f"{who} {verb} counted on fewer than two tasks that share a metric, and compared "
+                "with the baseline by the exact sign test of wins and losses alone"
+            )
     return out
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.costs import hours_of
 from harness.experiments.examples import STANDING
-from harness.experiments.overall import Overall, OverallRow
+from harness.experiments.overall import NOT_COUNTED, Overall, OverallRow
 from harness.experiments.replicates import (
     BEST_ON_TEST,
     Unit,
@@ -231,8 +231,7 @@ def task_rows(comparisons: Sequence[Comparison]) -> list[list[str]]:
     width = len(columns(comparisons))
     # The baseline's mean is over the pairs of the comparison that has most of them.
     best = max(comparisons, key=lambda c: c.finished)
-    d = best.difference
-    mean = [] if d is None else [_mean(best.unit, d.mean_second, d.sd_second)]
+    mean = [_mean(best.unit, d.mean_second, d.sd_second)] if (d := best.difference) else []
     rows = [[best.second, *mean, BASELINE], *map(_cells, comparisons)]
     return [[*cells, *[""] * (width - 1 - len(cells)), verdict] for *cells, verdict in rows]
 
@@ -346,8 +345,7 @@ def tied_on(conclusion: Conclusion, task: str) -> list[str]:
         return []
     unlike = [c.first for c in comparisons if c.flaws]
     left_out = f"left out, as the training was not alike: {', '.join(unlike)}"
-    found = conclusion.ties.get(task)
-    if found is not None:
+    if (found := conclusion.ties.get(task)) is not None:
         return [*tied(found, "seeds"), *([left_out] if unlike else [])]
     if comparisons[0].units != "seeds":
         return [
@@ -372,9 +370,10 @@ def overall_rows(baseline: str, overall: Overall) -> list[list[str]]:
 
 def _overall_cells(row: OverallRow, rank: str) -> list[str]:
     d, unit = row.tasks.difference, unit_of(row.metric)
-    shown = ["", "", f"{row.tasks.sign_p:.2g} (signs)"]
-    if d is not None:
-        shown = [unit.difference(d.difference), unit.bounds(d), f"{d.p:.2g}"]
+    if row.verdict == NOT_COUNTED:
+        return [row.model, rank, *[""] * 5, row.verdict]
+    signs = ["", "", f"{row.tasks.sign_p:.2g} (signs)"]
+    shown = [unit.difference(d.difference), unit.bounds(d), f"{d.p:.2g}"] if d else signs
     adjusted = "" if row.verdict == "descriptive only" else f"{row.adjusted_p:.2g}"
     wins = f"{row.tasks.wins} / {row.tasks.losses}"
     return [row.model, rank, wins, *shown, adjusted, row.verdict]
@@ -386,7 +385,7 @@ def overall_without(conclusion: Conclusion) -> list[str]:
     if over is None or other is None:
         return []
     verdicts, said = {row.model: row.verdict for row in over.rows}, []
-    for row in other.rows:
+    for row in (row for row in other.rows if row.verdict != NOT_COUNTED):
         d, unit, tested = row.tasks.difference, unit_of(row.metric), ""
         if d is not None:
             size = f"{unit.difference(d.difference)}{unit.of_differences}"

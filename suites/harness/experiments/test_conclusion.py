@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from harness.experiments.conclusion import Conclusion, conclude, conclusions
 from harness.experiments.estimate import Sought
 from harness.experiments.preregistration import designs
 from harness.experiments.replicates import Replicate, replicates, units_of
-from harness.experiments.tables import columns, omnibus, reading, task_rows, tied_on
+from harness.experiments.tables import columns, omnibus, overall_rows, reading, task_rows, tied_on
 from harness.stats import chances, compare_means, friedman
 from suites.support.comparisons import RECIPE, A, B, compared, design, family, judged, run, runs
 
@@ -101,22 +102,26 @@ def test_claims_of_equality_are_adjusted_by_themselves() -> None:
         assert c.chances == chances(c.difference, True, 0.02)
 
 
-def test_what_was_not_trained_alike_is_no_win() -> None:
+def trained_unlike(unlike: Sequence[str]) -> Conclusion:
+    """Two models and the baseline; of some tasks the last one was trained for 1.5 times as many."""
     tasks = FIVE[:3]
     record = family(["disa.plain", "none.fused"], tasks)
     records: list[Any] = [record]
     for task in tasks:
         base = noisy(0.8, 1)
         for model, gain, epochs in ((B, 0.0, 4), ("disa.plain", 0.06, 4), ("none.fused", 0.05, 6)):
-            # Of one task the last model was trained for half as many steps again.
-            count = 4 if task != "cr" else epochs
+            count = epochs if task in unlike else 4
             told: dict[str, Any] = {
                 "recipe": {"batch": 32, "epochs": 20, "patience": 3},
                 "examples": {"train": 64},
                 "epochs": [{"epoch": i, "seconds": 1.0} for i in range(count)],
             }
             records += runs(model, base + gain + noisy(0, len(model), 0.001), task, **told)
-    found = conclude(record, records)
+    return conclude(record, records)
+
+
+def test_what_was_not_trained_alike_is_no_win() -> None:
+    found = trained_unlike(["cr"])
     assert {c.verdict for c in found.comparisons} == {"better"}
     assert [c.said for c in found.of_task("cr")] == ["better", "better (not counted)"]
     assert found.sentences[0].endswith("5 better, 1 better (not counted)")
@@ -129,6 +134,25 @@ def test_what_was_not_trained_alike_is_no_win() -> None:
     assert tied_on(found, "cr") == [
         "no ranks of fewer than three models; left out, as the training was not alike: none.fused"
     ]
+    assert [why for why in found.overall.why if "none.fused and" in why] == [
+        "none.fused and the baseline are compared by a paired t-test over the means of the 2 tasks "
+        "with accuracy, because differences of one metric can be averaged; the exact sign-flip "
+        "test beside it assumes no normal distribution"
+    ]
+
+
+def test_what_is_counted_on_no_task_has_no_test_over_them() -> None:
+    found = trained_unlike(FIVE[:3])
+    _, disa, none = overall_rows(found.baseline, found.overall)
+    assert (disa[2], disa[-1]) == ("3 / 0", "descriptive only")
+    assert none == ["none.fused", *[""] * 6, "not counted"]
+    assert any("a model and the baseline are compared by a paired" in w for w in found.overall.why)
+    few = trained_unlike(FIVE[1:3]).overall
+    assert [row.verdict for row in few.rows] == ["descriptive only", "signs only"]
+    assert any(
+        why.startswith("none.fused is counted on fewer than two tasks that share a metric")
+        for why in few.why
+    )
 
 
 def test_few_seeds_are_only_described() -> None:
