@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from harness.isolate import Interpreter
 from harness.registry import Registry
+from harness.verify.unaided import history
 from harness.verify.unaided.judge import CHECKS, check_properties
 from suites.support.misbehaving.table import (
     BEGIN,
@@ -24,6 +27,17 @@ PAGE = Path(__file__).parents[3] / "docs" / "verify.md"
 VERIFIED = [one for one in FAMILY if one.command == "verify"]
 
 torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _another_process_is_forked() -> Iterator[None]:
+    """From one that has loaded torch once for all; its addresses and its hashes are others too."""
+    with (
+        Interpreter(preload=("torch", history.__name__)) as loaded,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(history, "run", loaded.run)
+        yield
 
 
 def judged(one: Noticed, *skip: str) -> dict[str, Any]:
