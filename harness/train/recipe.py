@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -100,7 +100,7 @@ class Recipe:
 
     def as_dict(self) -> dict[str, Any]:
         """As it stands in records."""
-        return asdict(self)
+        return dict(vars(self))  # no field holds anything that could change
 
 
 def _one_of(name: str, *texts: str) -> tuple[str, Callable[[Any], bool], str]:
