@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -75,7 +75,7 @@ def time_frame(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
                 "session": r.get("session"),
             }
         )
-    return pd.DataFrame(rows, columns=COLUMNS).astype({"seconds": float, "ratio": float})
+    return _framed(rows, COLUMNS, ("seconds", "ratio"))
 
 
 def _kernels(dispatched: Any) -> str | None:
@@ -108,7 +108,21 @@ def _frame(
     """Records of one kind, with these columns."""
     columns = [*texts, *numbers]
     rows = [{name: r.get(name) for name in columns} for r in records if r["kind"] == kind]
-    return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(numbers, float))
+    return _framed(rows, columns, numbers)
+
+
+def _framed(
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], numbers: Sequence[str]
+) -> pd.DataFrame:
+    """Rows as a frame; these columns are of floats."""
+    # Of texts Arrow's strings, which pandas would make of them, are slow to pick rows from: that is
+    # most of what a report does.
+    found = {}
+    for name in columns:
+        values = [row.get(name) for row in rows]
+        text = object if any(isinstance(value, str) for value in values) else None
+        found[name] = pd.Series(values, dtype=float if name in numbers else text)
+    return pd.DataFrame(found)
 
 
 Peaks = Mapping[str, tuple[float, float]]  # peak and floor by case, in bytes
