@@ -16,16 +16,16 @@ TINY = Recipe(
     width=128,
     heads=4,
     hidden=256,
-    dropout=0.3,
+    dropout=0.1,
     rate=3e-3,
     weight_decay=0.0,
     clip=0.0,
     batch=2048,
     epochs=60,
-    patience=3,
+    patience=5,
     policy_epochs=60,
     optimiser="adam",
-    layers=3,
+    layers=2,
     smoothing=0.1,
     warmup=1000,
     averaged=5,
@@ -33,8 +33,10 @@ TINY = Recipe(
 )
 """After Transformer-Tiny of Wu et al. (ACL 2021, "Good for Misconceived Reasons"), best of their
 sizes on this corpus (41.02 BLEU on test2016): there 4 layers, 10 checkpoints, 10,000 pieces, a
-rate of .005, 2,000 steps of warm-up and batches of 4,096 tokens of one side. Here less of each, for
-two cores: more steps an epoch; patience ends it."""
+rate of .005, 2,000 steps of warm-up, batches of 4,096 tokens of one side, a dropout of .3 and a
+patience of 10. Here less of each, for two cores: more steps an epoch, and fewer epochs until a
+better one is rare (dev has 35 BLEU after 16 with multi-head attention, seed 100; by their dropout
+and three layers after 25 with MTSA)."""
 
 TASKS = (
     Task(
