@@ -16,7 +16,7 @@ FAR = 2**40
 
 
 class ByKernel(DirectedBlocks):
-    """`DirectedBlocks.attend` by the native kernel; off the CPU, or without it, as the next class."""
+    """`DirectedBlocks.attend` by the native kernel; where there is none, as the next class."""
 
     def attend(self, h: Tensor, dependent: Tensor, head: Tensor, pairs: Pairs) -> Tensor:
         """MTSA eq. 6, the softmax over j, and the weighted sum."""
