@@ -19,6 +19,7 @@ from reference_impls.disa.cutting import chunks
 from reference_impls.disa.fused import FusedDisa
 from reference_impls.disa.modules import BroadcastDisa, DisaLayer, PlainDisa
 from reference_impls.kernels import core
+from reference_impls.kernels.native import problem
 from reference_impls.mechanism import Size
 from suites.support.batches import (
     D_IN,
@@ -135,12 +136,16 @@ def test_exponentials_of_tokens_that_are_too_large_are_those_of_pairs(value: flo
 
 
 @pytest.mark.nightly
-def test_compiled_disa_is_as_its_kernel() -> None:
+def test_compiled_disa_calls_its_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(problem, "run", kernel := Mock(wraps=problem.run))
     torch.compiler.reset()
     module, (x, mask) = FusedDisa(D_IN, D_OUT), batch((9, 4))
     wanted = run(module, x.float(), mask)
     module.compile(fullgraph=True)
+    eager = kernel.call_count
+    assert bool(eager) == has_compiler()
     assert_same(run(module, x.float(), mask), wanted, 1e-5)
+    assert kernel.call_count == 2 * eager, "as often compiled"
     torch.compiler.reset()
 
 
