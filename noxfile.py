@@ -42,8 +42,6 @@ AUDITED_TRITON: dict[str, tuple[str, ...]] = {
 }
 """Releases that torch 2.13 and 2.11 come with for CUDA, and parts of the names of the cells of the
 Triton kernels that are audited with them: all, or of the headline those that were tried and fit."""
-NO_TESTS = 5
-"""What pytest exits with where nothing was chosen."""
 CALIBRATIONS = {
     "timing": "suites.programs.calibration",
     "statistics": "suites.programs.calibration.statistics",
@@ -74,16 +72,10 @@ def reachable(address: str) -> bool:
         return False
 
 
-def run_in_shared(
-    session: nox.Session,
-    program: str,
-    *arguments: str,
-    success_codes: tuple[int, ...] = (0,),
-    **env: str,
-) -> None:
+def run_in_shared(session: nox.Session, program: str, *arguments: str, **env: str) -> None:
     """Run a program of the shared environment, with these environment variables besides."""
     command = (str(BIN / program), *arguments)
-    session.run(*command, env=env, external=True, success_codes=success_codes)
+    session.run(*command, env=env, external=True)
 
 
 @contextmanager
@@ -192,6 +184,14 @@ def in_parallel(session: nox.Session, marker: str) -> None:
     run_in_shared(session, "pytest", "-m", marker, *parallel, OMP_NUM_THREADS="1")
 
 
+def by_themselves(session: nox.Session, marker: str) -> None:
+    """Run the tests that a marker expression chooses of those marked alone, one after another."""
+    # To collect every module takes as long as two of these tests.
+    modules = (ROOT / "suites").rglob("test_*.py")
+    timing = sorted(str(path) for path in modules if "mark.alone" in path.read_text("utf-8"))
+    run_in_shared(session, "pytest", "-m", marker, "--durations", "10", *timing)
+
+
 @nox.session(venv_backend="none")
 def tests(session: nox.Session) -> None:
     """Run the test suite on all cores; what measures real times by itself afterwards."""
@@ -202,11 +202,7 @@ def tests(session: nox.Session) -> None:
     with part(session, "tests"):
         in_parallel(session, "not alone and not nightly")
     with part(session, "tests that measure real times"):
-        # To collect every module takes as long as two of these tests.
-        modules = (ROOT / "suites").rglob("test_*.py")
-        timing = [str(path) for path in modules if "mark.alone" in path.read_text("utf-8")]
-        marked = ("-m", "alone and not nightly", "--durations", "10")
-        run_in_shared(session, "pytest", *marked, *sorted(timing))
+        by_themselves(session, "alone and not nightly")
 
 
 def programs(session: nox.Session) -> list[tuple[str, tuple[str, ...]]]:
@@ -236,7 +232,7 @@ def nightly(session: nox.Session) -> None:
     failed: list[str] = []
     with tried(session, "the full matrix", failed):
         in_parallel(session, "nightly and not alone")
-        run_in_shared(session, "pytest", "-m", "nightly and alone", success_codes=(0, NO_TESTS))
+        by_themselves(session, "nightly and alone")
     for name, arguments in chosen:
         with tried(session, name, failed):
             run_in_shared(session, "python", *arguments)

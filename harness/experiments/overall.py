@@ -100,14 +100,14 @@ def overall(found: Sequence[Measured]) -> Overall | None:
     metrics = {t: str(some[0].design["metric"]) for t, some in of_task.items()}
     higher = {t: bool(some[0].design["higher_is_better"]) for t, some in of_task.items()}
     unlike = [key for key in by if key[1] in tasks and _unlike(by[key])]
-    compared, alike, counted = {}, {}, {}
+    compared, alike = {}, {}
     for model in models:
         known = {
             t: d
             for t in tasks
             if (d := by[model, t].difference) is not None and (model, t) not in unlike
         }
-        alike[model], counted[model] = tuple(sharing(list(known), metrics)), bool(known)
+        alike[model] = tuple(sharing(list(known), metrics))
         mine = {t: d.mean_first for t, d in known.items()}
         base = {t: d.mean_second for t, d in known.items()}
         compared[model] = over_tasks(mine, base, metrics, higher)
@@ -118,7 +118,7 @@ def overall(found: Sequence[Measured]) -> Overall | None:
     for (model, row), p in zip(compared.items(), adjusted, strict=True):
         d = row.difference
         used = alike[model] if d is not None else ()
-        verdict = "signs only" if counted[model] else NOT_COUNTED
+        verdict = "signs only" if alike[model] else NOT_COUNTED
         if d is not None:
             verdict = judge(d, higher[used[0]], None, p)
         rows.append(OverallRow(model, row, used, metrics[used[0]] if used else "", verdict, p))
