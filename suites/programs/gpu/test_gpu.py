@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from harness.cli.app import run as harness
 from harness.errors import UsageError
+from harness.isolate import Outcome
 from harness.options.groups import selection_of
 from harness.options.measure import FrontierOptions
 from harness.plan import frontier_cases
@@ -209,9 +210,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
         return {"now": "", "best": "", "dropped": {}}
 
     fakes = {
-        "harness.cli.verify.device_fingerprint": lambda _: CARD,
-        "harness.measure.session.device_fingerprint": lambda _: CARD,
-        "harness.measure.device.device_fingerprint": lambda _: CARD,
+        "harness.measure.device.run": lambda *_: Outcome("ok", value=CARD),
         "harness.cli.verify.verify": verify,
         "harness.cli.verify.beside": beside,
         "harness.cli.verify.verify_exact": lambda *_: [],
