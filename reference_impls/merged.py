@@ -36,6 +36,11 @@ def itself(weight: Tensor) -> Tensor:
     return weight
 
 
+def _state(weight: Tensor) -> tuple[Any, ...]:
+    """What tells a weight that has been written or given other memory."""
+    return weight.data_ptr(), weight._version, weight.dtype, weight.shape, weight.stride()
+
+
 class _Kept(NamedTuple):
     """What was made, and the weights it was made of as they were then.
 
@@ -44,18 +49,7 @@ class _Kept(NamedTuple):
 
     made: Any
     weights: tuple[Tensor, ...]
-    versions: tuple[int, ...]
-
-    def is_of(self, weights: Sequence[Tensor]) -> bool:
-        """Whether nothing has changed."""
-        return all(
-            now.data_ptr() == then.data_ptr()
-            and now._version == version
-            and now.dtype == then.dtype
-            and now.shape == then.shape
-            and now.stride() == then.stride()
-            for now, then, version in zip(weights, self.weights, self.versions, strict=True)
-        )
+    states: list[tuple[Any, ...]]
 
 
 class Merged:
@@ -93,12 +87,12 @@ class Merged:
         if not self._may_keep(weights):
             return make(*weights)
         key = (make if key is None else key, *map(id, weights))
-        found = self._kept.get(key)
-        if found is None or not found.is_of(weights):
+        found, states = self._kept.get(key), [_state(weight) for weight in weights]
+        if found is None or found.states != states:
             # Not inference tensors: those can't serve a later call with gradients.
             with torch.inference_mode(False), torch.no_grad():
                 held = tuple(weight.detach() for weight in weights)
-                found = _Kept(make(*weights), held, tuple(weight._version for weight in weights))
+                found = _Kept(make(*weights), held, states)
             if _plain(found.made):
                 if len(self._kept) >= MOST_KEPT:
                     self.clear()
@@ -156,10 +150,11 @@ def _constant(weights: Sequence[Tensor]) -> bool:
     if weights[0].is_cuda and torch.cuda.is_current_stream_capturing():
         return False
     # functional_call, parametrizations and replicas put other tensors in a parameter's place.
+    wanted = torch.is_grad_enabled()
     return all(
         type(weight) is nn.Parameter
         and not weight.is_inference()
-        and not (weight.requires_grad and torch.is_grad_enabled())
+        and not (wanted and weight.requires_grad)
         for weight in weights
     )
 

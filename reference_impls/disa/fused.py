@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from reference_impls.checks import core_dtype, refuse_rows
+from reference_impls.checks import core_dtype, in_dtype, refuse_rows
 from reference_impls.disa.chunked import ChunkedDisa
 from reference_impls.disa.modules import DirectedBlocks, Pairs
 from reference_impls.kernels import core
@@ -24,12 +24,12 @@ class ByKernel(DirectedBlocks):
         dtype, at = core_dtype(h.dtype), pairs.direction
         if core.choose(h.device.type, dtype) != "native":
             return super().attend(h, dependent, head, pairs)
-        tensors = [t.to(dtype) for t in (h, dependent, head)]
+        tensors = [in_dtype(t, dtype) for t in (h, dependent, head)]
         save = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
         bounds = (-FAR if at.lo is None else at.lo, FAR if at.hi is None else at.hi)
         options = (pairs.keys, *bounds, at.without_self, self.tanh_scale)
         a, _ = directed.attend(*tensors, *options, save)
-        return a.to(h.dtype)
+        return in_dtype(a, h.dtype)
 
 
 class FusedDisa(ByKernel, ChunkedDisa):

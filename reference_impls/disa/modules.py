@@ -20,6 +20,7 @@ from reference_impls.checks import (
     check_input,
     core_dtype,
     glorot,
+    in_dtype,
     layer_of,
     masked_softmax,
     one_of,
@@ -37,18 +38,18 @@ MATRICES = ("dep_w", "head_w", "fi_w", "fa_w")
 BIASES = ("map_b", "f_b", "fi_b", "fa_b", "o_b")
 
 
-def _columns(*weights: Tensor) -> Tensor:
-    return torch.cat(weights, dim=1)
+def _maps(*given: Tensor) -> tuple[Tensor, Tensor]:
+    """The blocks' map weights side by side, and their biases."""
+    half = len(given) // 2
+    return torch.cat(given[:half], dim=1), torch.cat(given[half:])
 
 
-def _in_a_row(*biases: Tensor) -> Tensor:
-    return torch.cat(biases)
-
-
-def _biases(f_b: Tensor, fi_b: Tensor, fa_b: Tensor, o_b: Tensor) -> Tensor:
-    """Of keys (none), queries and gate, side by side."""
+def _reads(*given: Tensor) -> tuple[Tensor, Tensor]:
+    """Weights of keys, queries and gate side by side, and their biases, of which keys have none."""
+    *weights, f_b, fi_b, fa_b, o_b = given
     # Not `stack(...).sum(0)`: its gradients are views of one memory, which `.grad` would share.
-    return torch.cat([torch.zeros_like(f_b), f_b, fi_b + fa_b + o_b])
+    biases = torch.cat([torch.zeros_like(f_b), f_b, fi_b + fa_b + o_b])
+    return torch.cat(weights, dim=1), biases
 
 
 @dataclass(frozen=True)
@@ -129,20 +130,23 @@ class DirectedBlocks(MergingModule):
     def mapped(self, x: Tensor) -> tuple[Tensor, ...]:
         """Each block's h = f(x map_w + map_b): [..., D] -> [..., d]."""
         prefixes = [prefix for prefix, _ in self.blocks]
-        weight = self.merged.of(_columns, *(self.weight(p, "map_w") for p in prefixes))
-        bias = self.merged.of(_in_a_row, *(self.weight(p, "map_b") for p in prefixes))
-        return self.activation(x @ weight + bias).chunk(len(prefixes), dim=-1)
+        given = [self.weight(p, name) for name in ("map_w", "map_b") for p in prefixes]
+        weight, bias = self.merged.of(_maps, *given)
+        h = self.activation(torch.addmm(bias, x.flatten(0, -2), weight))
+        return h.unflatten(0, x.shape[:-1]).chunk(len(prefixes), dim=-1)
 
     def block(self, h: Tensor, prefix: str, pairs: Pairs) -> Tensor:
         """DiSA in one direction with its fusion gate: [B, N, d] -> [B, R, d]."""
-        read = (self.weight(prefix, n) for n in ("dep_w", "head_w", "fi_w"))
-        weight = self.merged.of(_columns, *read)
-        bias = self.merged.of(_biases, *(self.weight(prefix, n) for n in BIASES[1:]))
-        dependent, head, gate = (h @ weight + bias).chunk(3, dim=-1)  # [B, N, d]
+        given = [self.weight(prefix, name) for name in (*MATRICES[:3], *BIASES[1:])]
+        weight, bias = self.merged.of(_reads, *given)
+        product = torch.addmm(bias, h.flatten(0, 1), weight)
+        dependent, head, gate = product.unflatten(0, h.shape[:2]).chunk(3, dim=-1)  # [B, N, d]
         a = self.attend(h, dependent, head, pairs)  # [B, R, d]
         if pairs.rows is not None:
             h, gate = h[:, pairs.rows], gate[:, pairs.rows]
-        gate = torch.sigmoid(gate + a @ self.weight(prefix, "fa_w"))
+        weight = self.weight(prefix, "fa_w")
+        gate = torch.addmm(gate.flatten(0, 1), a.flatten(0, 1), weight).sigmoid_()
+        gate = in_dtype(gate.view(a.shape), h.dtype)  # autocast leaves it narrower
         return torch.lerp(a, h, gate)  # gate * h + (1 - gate) * a
 
 

@@ -99,18 +99,21 @@ def called(operator: CustomOpDef, *given: Any) -> Any:
     Torch's way to it takes as long as a small input's attention. A compiler, a mode that counts or
     fakes, a profiler, a transform of functions, a subclass and autograd need it.
     """
-    seen = (
+    seen = watched(given[0]) or (
+        torch.is_grad_enabled() and any(isinstance(t, Tensor) and t.requires_grad for t in given)
+    )
+    return (operator if seen else operator._init_fn)(*given)
+
+
+def watched(first: Tensor) -> bool:
+    """Whether somebody but autograd has to see the operator, given the first of its tensors."""
+    return bool(
         torch.compiler.is_compiling()
         or torch._C._len_torch_dispatch_stack()
         or torch.autograd._profiler_enabled()
         or torch._C._are_functorch_transforms_active()
-        or type(given[0]) is not Tensor
-        or (
-            torch.is_grad_enabled()
-            and any(isinstance(t, Tensor) and t.requires_grad for t in given)
-        )
+        or type(first) is not Tensor
     )
-    return (operator if seen else operator._init_fn)(*given)
 
 
 def by_hand(

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from reference_impls.checks import host_can_decide
+from reference_impls.checks import host_can_decide, in_dtype
 from reference_impls.kernels import underflow
 from reference_impls.kernels.caching import constant
 from reference_impls.kernels.call import KernelCall
@@ -77,14 +77,14 @@ def attend(
     for t in (k, v, s):
         if t is not None and t.dtype != dtype:
             dtype = torch.promote_types(dtype, t.dtype)
-    q_, k_, v_ = (t if t.dtype == dtype else t.to(dtype) for t in (q, k, v))
-    s_ = s if s is None or s.dtype == dtype else s.to(dtype)
+    q_, k_, v_ = (in_dtype(t, dtype) for t in (q, k, v))
+    s_ = s if s is None else in_dtype(s, dtype)
     call = KernelCall(q_, k_, v_, s_, geometry, mask, scale_t, dropout)
     if backend == "auto":
         backend = choose(device, dtype, dropout is not None, max(q.shape[3], v.shape[3]))
     load(backend)
     if not torch.is_autocast_enabled(device):
-        return _attend(call, backend).to(q.dtype)
+        return in_dtype(_attend(call, backend), q.dtype)
     with torch.autocast(device, enabled=False):
         return _attend(call, backend).to(q.dtype)
 

@@ -16,7 +16,14 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.utils.checkpoint import checkpoint
 
-from reference_impls.checks import check_input, in_place, one_of, refuse_rows, zero_at_padding
+from reference_impls.checks import (
+    check_input,
+    in_dtype,
+    in_place,
+    one_of,
+    refuse_rows,
+    zero_at_padding,
+)
 from reference_impls.kernels import core
 from reference_impls.kernels.geometry import GeometryByLength
 from reference_impls.merged import MergingModule, itself, side_by_side
@@ -47,16 +54,16 @@ class FusedAttention(TensorizedLayer, MergingModule):
         v, keep = self.dropped(v)
         geometry = self._geometries.of(q.shape[2], q.device)
         # Autocast and sums in float32 leave them wider: a kernel takes one dtype.
-        v, s = v.to(q.dtype), s.to(q.dtype)
+        v, s = in_dtype(v, q.dtype), in_dtype(s, q.dtype)
         scores = s if self.source2token else None
         return core.attend(q, k, v, scores, geometry, mask, self.scale_t, keep, self.backend)
 
 
-def parts_of(product: Tensor, heads: int, widths: list[int]) -> list[Tensor]:
-    """Split [B*N, sum of H*d] into views [H, B*N, d]."""
+def parts_of(product: Tensor, tokens: torch.Size, heads: int, widths: list[int]) -> list[Tensor]:
+    """Split [B*N, sum of H*d] into views [H, B, N, d]."""
     parts = product.split_with_sizes([heads * width for width in widths], 1)
     return [
-        part.view(-1, heads, width).transpose(0, 1)
+        part.view(*tokens, heads, width).permute(2, 0, 1, 3)
         for part, width in zip(parts, widths, strict=True)
     ]
 
@@ -118,15 +125,15 @@ class FusedMTSA(FusedAttention, PaperLayer):
             )
         else:
             weight, widths = self.merged.of(side_by_side, self.v_w), []
-        *scored, v = parts_of(flat @ weight, self.heads, [*widths, self.v_w.shape[2]])
-        v = v.unflatten(1, tokens)  # [H, B, N, d_h]
+        widths.append(self.v_w.shape[2])
+        *scored, v = parts_of(flat @ weight, tokens, self.heads, widths)
         if self.source2token:
-            s = self._source_scores(scored[-1]).unflatten(1, tokens)
+            s = self._source_scores(scored[-1].flatten(1, 2)).view(v.shape)
         else:
             s = absent(v, 1)
         if not self.token2token:
             return absent(v, 0), absent(v, 0), v, s
-        q, k = (t.unflatten(1, tokens) for t in scored)
+        q, k = scored
         return q, k, v, s
 
     def _source_scores(self, k: Tensor) -> Tensor:
@@ -150,11 +157,11 @@ class FusedMTSA(FusedAttention, PaperLayer):
 
     def _by_hand(self, x: Tensor) -> bool:
         """Whether the backward pass written by hand serves: training, of the default form."""
+        if not torch.is_grad_enabled() or not (x.requires_grad or self.v_w.requires_grad):
+            return False
         if not (self.token2token and self.source2token and self.scale_s == "identity"):
             return False
-        if torch.compiler.is_compiling() or torch.is_autocast_enabled(x.device.type):
-            return False
-        return torch.is_grad_enabled() and (x.requires_grad or self.v_w.requires_grad)
+        return not (torch.compiler.is_compiling() or torch.is_autocast_enabled(x.device.type))
 
 
 class FusedReleasedMTSA(FusedAttention, ReleasedLayer):
@@ -174,21 +181,18 @@ class FusedReleasedMTSA(FusedAttention, ReleasedLayer):
         if self.scores_from_input:
             merge = query_key_value if self.token2token else side_by_side
             product = flat @ self.merged.of(merge, *read, self.v_w)
-            *scored, v = parts_of(product, h, [d_h] * (len(read) + 1))  # [H, B*N, d_h]
-            v = self._values(v.unflatten(1, tokens))
+            *scored, v = parts_of(product, tokens, h, [d_h] * (len(read) + 1))  # [H, B, N, d_h]
+            v = self._values(v)
         else:
             v = self._values_alone(flat).unflatten(1, tokens)  # [H, B, N, d_h]
             if read:
                 weight = self.merged.of(_query_key_score if self.token2token else itself, *read)
                 product = torch.bmm(v.flatten(1, 2), weight)  # [H, B*N, 3*d_h]
-                scored = list(product.split(d_h, dim=-1))
-        if self.source2token:
-            s = self._source_scores(scored[-1].unflatten(1, tokens))
-        else:
-            s = absent(v, 1)
+                scored = list(product.unflatten(1, tokens).split(d_h, dim=-1))
+        s = self._source_scores(scored[-1]) if self.source2token else absent(v, 1)
         if not self.token2token:
             return absent(v, 0), absent(v, 0), v, s
-        q, k = (t.unflatten(1, tokens) for t in scored[:2])
+        q, k, *_ = scored
         return q, k, v, s
 
     def _values_alone(self, flat: Tensor) -> Tensor:

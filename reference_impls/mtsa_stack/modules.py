@@ -224,8 +224,5 @@ class FusedStackedMTSA(Centred, FusedAttention, StackedLayer):
         s_b = self._w(layer, "s2_b").flatten()
         bias = nn.functional.pad(s_b, (weight.shape[1] - s_b.shape[0], 0))
         product = torch.addmm(bias, x.reshape(-1, self.d_in), weight)
-        q, k, v, s = (
-            t.unflatten(1, x.shape[:2])
-            for t in parts_of(product, self.heads, [w.shape[2] for w in weights])
-        )
+        q, k, v, s = parts_of(product, x.shape[:2], self.heads, [w.shape[2] for w in weights])
         return q, k, v, s

@@ -24,6 +24,7 @@ from reference_impls.kernels.call import (
     called,
     flowing_back,
     of_flat,
+    watched,
 )
 from reference_impls.kernels.native import problem
 from reference_impls.mechanism import Unsupported
@@ -46,14 +47,18 @@ def attend(call: KernelCall) -> tuple[Tensor, Tensor]:
             raise Unsupported(
                 f"{name} is {t.dtype}; the native kernel takes floats of 16 to 64 bits"
             )
-    a, flagged, *_ = _run(*call.flat(), call.wants_gradients())
+    if (save := call.wants_gradients()) or watched(call.q):
+        a, flagged, *_ = _run(*call.flat(), save)
+    else:
+        a, flagged, *_ = _forward(call, save)
     return a, flagged
 
 
 def _rows_of(t: Tensor, width: int, dtype: torch.dtype) -> Tensor:
     """Room for [H, B, N, width] that lies as [B, N, H, width], beside t [H, B, N, d]."""
-    heads, batch, length, _ = t.shape
-    return t.new_empty((batch, length, heads, width), dtype=dtype).permute(2, 0, 1, 3)
+    heads, _, length, _ = t.shape
+    strides = (width, length * heads * width, heads * width, 1)
+    return t.new_empty_strided((*t.shape[:3], width), strides, dtype=dtype)
 
 
 def _results(q: Tensor, v: Tensor, s: Tensor | None, save: bool) -> tuple[Tensor, ...]:
@@ -62,12 +67,11 @@ def _results(q: Tensor, v: Tensor, s: Tensor | None, save: bool) -> tuple[Tensor
     # Denominators only scale what flows back: bfloat16 will do where all else is that.
     dtype = torch.bfloat16 if q.dtype == torch.bfloat16 else core_dtype(q.dtype)
     sources = 1 if s is None else s.shape[3]
-    saved = shape if save else (0, 0, 0)
     return (
         _rows_of(q, v.shape[3], q.dtype),
         q.new_empty(shape, dtype=torch.bool),
-        q.new_empty((*saved, sources), dtype=dtype),
-        q.new_empty(saved, dtype=core_dtype(q.dtype)),
+        q.new_empty((*shape, sources) if save else 0, dtype=dtype),
+        q.new_empty(shape if save else 0, dtype=core_dtype(q.dtype)),
     )
 
 
@@ -85,8 +89,10 @@ def _gradients(q: Tensor, k: Tensor, v: Tensor, s: Tensor | None) -> tuple[Tenso
 )
 def native_forward(*given: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """`attend`'s results for a flat call; with `save` also what the backward pass needs."""
-    *flat, save = given
-    call = of_flat(*flat)
+    return _forward(of_flat(*given[:-1]), given[-1])
+
+
+def _forward(call: KernelCall, save: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     inputs = problem.as_read(call)
     a, flagged, inverse, highest = _results(inputs.q, inputs.v, inputs.s, save)
     least, lost = least_denominator(core_dtype(inputs.q.dtype), inputs.q.shape[2]), c_int64()

@@ -12,6 +12,10 @@ namespace {
 // As in disa/modules.py: up to this c sums of exp(-2c u) need no maximum.
 constexpr double LARGEST_SAFE_SCALE = 20;
 
+// Up to this much of a token's own part, and this c, e^(x + y) is e^x e^y: beyond, what the parts
+// lose by rounding is told by weights, where they nearly cancel or c multiplies it.
+constexpr double FARTHEST = 4, LARGEST_PARTED_SCALE = 10;
+
 // A sum of many, so many at a time: its error grows with the parts, not with their number.
 constexpr int64_t PART = 64;
 
@@ -39,16 +43,44 @@ class Features {
       : p_(p), b_(b), from_(from), count_(std::min(LANES<C>, p.width - from)), arena_(arena),
         real_(p.mask ? reinterpret_cast<const bool*>(p.mask) + b * p.length : nullptr),
         doubled_(C(2 * p.scale)), inverse_(C(2 / p.scale)), h_(packed(p.h)),
-        keys_(packed(p.keys)), queries_(packed(p.queries)) {}
+        keys_(packed(p.keys)), queries_(packed(p.queries)) {
+    for (int64_t i = 0; i < p.length; ++i) {
+      keys_[i] *= inverse_;
+      queries_[i] *= inverse_;
+    }
+  }
 
+  void run() {
+    if (p_.scale <= LARGEST_PARTED_SCALE && near(keys_) && near(queries_)) {
+      for (int64_t i = 0; i < p_.length; ++i) {
+        keys_[i] = exponential(keys_[i]);
+        queries_[i] = exponential(queries_[i]);
+      }
+      pass<true>();
+    } else {
+      pass<false>();
+    }
+  }
+
+ private:
+  // Of tokens: whether keys_ and queries_ are exponentials already.
+  template <bool TOKENS>
+  void pass() {
+    if (p_.g.data)
+      backward<TOKENS>();
+    else
+      forward<TOKENS>();
+  }
+
+  template <bool TOKENS>
   void forward() {
     V* a = arena_.take<V>(p_.length);
     V* denominator = arena_.take<V>(p_.length);
     for (int64_t i = 0; i < p_.length; ++i) {
-      const V least = smallest_of(i);
+      const V least = smallest_of<TOKENS>(i);
       Sum<V> sum, weights;
       each_key(i, [&](int64_t j) {
-        const V e = weight(sigmoid(i, j), least);
+        const V e = weight(sigmoid<TOKENS>(i, j), least);
         weights.add(e, j);
         sum.add(e * h_[j], j);
       });
@@ -61,6 +93,7 @@ class Features {
     if (p_.denominator.data) unpack(denominator, C(1), p_.denominator);
   }
 
+  template <bool TOKENS>
   void backward() {
     const V* a = packed(p_.a);
     const V* denominator = packed(p_.denominator);
@@ -71,10 +104,10 @@ class Features {
     V* part_h = zeros();
     V* part_keys = zeros();
     for (int64_t i = 0; i < p_.length; ++i) {
-      const V least = smallest_of(i), share = g[i] / denominator[i];
+      const V least = smallest_of<TOKENS>(i), share = g[i] / denominator[i];
       Sum<V> sum;
       each_key(i, [&](int64_t j) {
-        const V x = power(i, j), u = C(1) / (C(1) + x), w = weight(u, least) * share;
+        const V x = power<TOKENS>(i, j), u = C(1) / (C(1) + x), w = weight(u, least) * share;
         part_h[j] += w;
         // The derivative of tanh is 4 u (1 - u), and 1 - u is u e^x: exact where u is nearly 1.
         const V t = w * (h_[j] - a[i]) * (x * u * u);
@@ -94,7 +127,6 @@ class Features {
     unpack(dqueries, C(4), p_.dqueries);
   }
 
- private:
   template <class F>
   ATTNBENCH_INLINE void each_key(int64_t i, const F& each) const {
     const int64_t n = p_.length;
@@ -104,21 +136,35 @@ class Features {
       if (!(p_.without_self && j == i) && !(real_ && !real_[j])) each(j);
   }
 
-  ATTNBENCH_INLINE V power(int64_t i, int64_t j) const {
-    return exponential((keys_[j] + queries_[i]) * inverse_);
+  bool near(const V* parts) const {
+    auto found = parts[0] == parts[0];
+    for (int64_t i = 0; i < p_.length; ++i)
+      found &= (parts[i] < C(FARTHEST)) & (parts[i] > C(-FARTHEST));
+    for (int64_t c = 0; c < LANES<C>; ++c)
+      if (!found[c]) return false;
+    return true;
   }
 
-  ATTNBENCH_INLINE V sigmoid(int64_t i, int64_t j) const { return C(1) / (C(1) + power(i, j)); }
+  template <bool TOKENS>
+  ATTNBENCH_INLINE V power(int64_t i, int64_t j) const {
+    return TOKENS ? keys_[j] * queries_[i] : exponential(keys_[j] + queries_[i]);
+  }
+
+  template <bool TOKENS>
+  ATTNBENCH_INLINE V sigmoid(int64_t i, int64_t j) const {
+    return C(1) / (C(1) + power<TOKENS>(i, j));
+  }
 
   ATTNBENCH_INLINE V weight(V u, V least) const {
     return exponential((least - u) * doubled_);
   }
 
+  template <bool TOKENS>
   V smallest_of(int64_t i) const {
     if (p_.scale <= LARGEST_SAFE_SCALE) return V{};
     V least = all(C(1));
     each_key(i, [&](int64_t j) {
-      const V u = sigmoid(i, j);
+      const V u = sigmoid<TOKENS>(i, j);
       least = u < least ? u : least;
     });
     return least;
@@ -132,8 +178,8 @@ class Features {
     return to;
   }
 
-  const V* packed(const Tensor& t) {
-    V* to = zeros();
+  V* packed(const Tensor& t) {
+    V* to = count_ == LANES<C> ? arena_.take<V>(p_.length) : zeros();
     for (int64_t i = 0; i < p_.length; ++i)
       copy(reinterpret_cast<C*>(to + i), at(t, i), count_);
     return to;
@@ -151,7 +197,8 @@ class Features {
   Arena& arena_;
   const bool* real_;
   const C doubled_, inverse_;  // 2 c and 2 / c
-  const V *h_, *keys_, *queries_;
+  const V* h_;
+  V *keys_, *queries_;
 };
 
 }  // namespace
@@ -161,10 +208,7 @@ void directed(const Directed& p) {
   const int64_t parts = (p.width + LANES<C> - 1) / LANES<C>;
   each_unit(p.batch * parts, [&](int64_t unit, Arena& arena) {
     Features<C> features(p, unit / parts, unit % parts * LANES<C>, arena);
-    if (p.g.data)
-      features.backward();
-    else
-      features.forward();
+    features.run();
   });
 }
 

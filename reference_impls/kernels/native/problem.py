@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from reference_impls.checks import in_dtype
 from reference_impls.kernels.call import KernelCall
 from reference_impls.kernels.geometry import Geometry
 from reference_impls.kernels.native import loader
@@ -60,7 +61,7 @@ def as_read(call: KernelCall) -> KernelCall:
             g.lo.contiguous(),
             g.hi.contiguous(),
             g.without_self.contiguous(),
-            g.slope.double().contiguous(),
+            in_dtype(g.slope, torch.float64).contiguous(),
         ),
         None if mask is None else mask.contiguous(),
         *call[6:],
@@ -77,7 +78,7 @@ def of(
     flagged: Tensor | None = None,
     lost: int = 0,
     g: Tensor | None = None,
-    gradients: Sequence[Tensor | None] = (None,) * 4,
+    gradients: Sequence[Tensor | None] = (),
 ) -> bytes:
     """A `Problem` of what `as_read` returned, and of what is written.
 
@@ -125,7 +126,7 @@ def of(
         *rows(inverse),
         address(highest),
         *rows(g),
-        *(number for t in gradients for number in rows(t)),
+        *([number for t in gradients for number in rows(t)] or 4 * NOTHING),
     )
 
 

@@ -131,8 +131,10 @@ def test_exponentials_of_tokens_that_are_too_large_are_those_of_pairs(value: flo
                 weight[0] = value
     plain.load_state_dict(module.state_dict())
     x, mask = batch((7, 3))
-    got, wanted = (run(form, x.float(), mask)["output"] for form in (module, plain))
-    torch.testing.assert_close(got, wanted, rtol=2e-5, atol=2e-6, equal_nan=True)
+    got, wanted = (run(form, x.float(), mask) for form in (module, plain))
+    finite = math.isfinite(value)  # otherwise the sum that flows back is not a number
+    for what in wanted if finite else ("output",):
+        torch.testing.assert_close(got[what], wanted[what], rtol=2e-5, atol=2e-6, equal_nan=True)
 
 
 @pytest.mark.nightly
