@@ -12,8 +12,9 @@ namespace {
 // As in disa/modules.py: up to this c sums of exp(-2c u) need no maximum.
 constexpr double LARGEST_SAFE_SCALE = 20;
 
-// Up to this much of a token's own part, and this c, e^(x + y) is e^x e^y: beyond, what the parts
-// lose by rounding is told by weights, where they nearly cancel or c multiplies it.
+// Up to this much of a token's own part, and this c, e^(x + y) is e^x e^y where nothing flows back.
+// Beyond, parts that nearly cancel, or c, show what they lose by rounding; so would the gradients,
+// as a token's rounding is the same in all its pairs.
 constexpr double FARTHEST = 4, LARGEST_PARTED_SCALE = 10;
 
 // A sum of many, so many at a time: its error grows with the parts, not with their number.
@@ -51,33 +52,24 @@ class Features {
   }
 
   void run() {
-    if (p_.scale <= LARGEST_PARTED_SCALE && near(keys_) && near(queries_)) {
-      for (int64_t i = 0; i < p_.length; ++i) {
-        keys_[i] = exponential(keys_[i]);
-        queries_[i] = exponential(queries_[i]);
-      }
-      pass<true>();
-    } else {
-      pass<false>();
+    if (p_.g.data) return backward();
+    if (p_.denominator.data || p_.scale > LARGEST_PARTED_SCALE || !near(keys_) || !near(queries_))
+      return forward<false>();
+    for (int64_t i = 0; i < p_.length; ++i) {
+      keys_[i] = exponential(keys_[i]);
+      queries_[i] = exponential(queries_[i]);
     }
+    forward<true>();
   }
 
  private:
-  // Of tokens: whether keys_ and queries_ are exponentials already.
-  template <bool TOKENS>
-  void pass() {
-    if (p_.g.data)
-      backward<TOKENS>();
-    else
-      forward<TOKENS>();
-  }
-
+  // TOKENS: keys_ and queries_ are exponentials.
   template <bool TOKENS>
   void forward() {
     V* a = arena_.take<V>(p_.length);
     V* denominator = arena_.take<V>(p_.length);
     for (int64_t i = 0; i < p_.length; ++i) {
-      const V least = smallest_of<TOKENS>(i);
+      const V least = TOKENS ? V{} : smallest_of(i);
       Sum<V> sum, weights;
       each_key(i, [&](int64_t j) {
         const V e = weight(sigmoid<TOKENS>(i, j), least);
@@ -93,7 +85,6 @@ class Features {
     if (p_.denominator.data) unpack(denominator, C(1), p_.denominator);
   }
 
-  template <bool TOKENS>
   void backward() {
     const V* a = packed(p_.a);
     const V* denominator = packed(p_.denominator);
@@ -104,10 +95,10 @@ class Features {
     V* part_h = zeros();
     V* part_keys = zeros();
     for (int64_t i = 0; i < p_.length; ++i) {
-      const V least = smallest_of<TOKENS>(i), share = g[i] / denominator[i];
+      const V least = smallest_of(i), share = g[i] / denominator[i];
       Sum<V> sum;
       each_key(i, [&](int64_t j) {
-        const V x = power<TOKENS>(i, j), u = C(1) / (C(1) + x), w = weight(u, least) * share;
+        const V x = power<false>(i, j), u = C(1) / (C(1) + x), w = weight(u, least) * share;
         part_h[j] += w;
         // The derivative of tanh is 4 u (1 - u), and 1 - u is u e^x: exact where u is nearly 1.
         const V t = w * (h_[j] - a[i]) * (x * u * u);
@@ -159,12 +150,11 @@ class Features {
     return exponential((least - u) * doubled_);
   }
 
-  template <bool TOKENS>
   V smallest_of(int64_t i) const {
     if (p_.scale <= LARGEST_SAFE_SCALE) return V{};
     V least = all(C(1));
     each_key(i, [&](int64_t j) {
-      const V u = sigmoid<TOKENS>(i, j);
+      const V u = sigmoid<false>(i, j);
       least = u < least ? u : least;
     });
     return least;
