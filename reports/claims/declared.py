@@ -97,7 +97,7 @@ def by_design(claim: Claim, declared: Sequence[Declared]) -> Evidence:
 
 
 def _said(family: Conclusion, c: Comparison) -> str:
-    how = trained_by(dict(zip((c.first, c.second), c.sides, strict=True)))
+    how = recipes_told(dict(zip((c.first, c.second), c.sides, strict=True)))
     return f"{c.sentence}; {how}; {judged_in(family)}"
 
 
@@ -107,7 +107,7 @@ def judged_in(family: Conclusion) -> str:
     return f"judged in {plan['file'] if plan else family.title}"
 
 
-def trained_by(sides: Mapping[str, Sequence[Record]]) -> str:
+def recipes_told(sides: Mapping[str, Sequence[Record]]) -> str:
     """By which recipe the runs of models were trained, in words; of each where they differ.
 
     And by what their epoch was chosen.

@@ -22,8 +22,8 @@ from reports.claims.declared import (
     declared_for,
     judged_in,
     keys_of,
+    recipes_told,
     sides_of,
-    trained_by,
 )
 from reports.claims.device import (
     DeviceFrames,
@@ -135,7 +135,7 @@ def accuracy_difference(claim: Claim, device: DeviceFrames) -> Evidence:
         answer = "undecided"
     # An equality is not concluded from this test.
     p_value = d.p if answer is None and "positive" in claim.tolerance else math.nan
-    how = trained_by({m.model: m.runs for m in (first, second)})
+    how = recipes_told({m.model: m.runs for m in (first, second)})
     said = f"{said}; p = {d.p:.2g}; {how}; declared in no family."
     return Evidence(scale * d.difference, low, high, said, keys, answer=answer, p=p_value)
 
@@ -173,7 +173,9 @@ def difference_over_tasks(claim: Claim, device: DeviceFrames) -> Evidence:
         f"p Holm {row.adjusted_p:.2g}, {row.verdict}; {row.tasks.wins} better, {row.tasks.losses} "
         f"worse (sign test p = {row.tasks.sign_p:.2g})",
         *(text for text in overall_without(family) if text.startswith(f"{row.model} ")),
-        trained_by({m: [r for r in runs if r["model"] == m] for m in (row.model, family.baseline)}),
+        recipes_told(
+            {m: [r for r in runs if r["model"] == m] for m in (row.model, family.baseline)}
+        ),
         judged_in(family),
     ]
     answer: Answer | None = None if row.verdict in DECIDED else "undecided"

@@ -59,7 +59,7 @@ def recipe_text(runs: Iterable[Mapping[str, Any]]) -> str:
     return ", ".join(t for t in found if t.partition("=")[0] not in CEILINGS)
 
 
-def trained_by(runs: Iterable[Mapping[str, Any]]) -> list[str]:
+def trained_with(runs: Iterable[Mapping[str, Any]]) -> list[str]:
     """``common``, ``top10k_100d_int8``: recipe and word vectors, or that there are several.
 
     Then, where the test set chose the epoch, what such a number is called.
@@ -83,7 +83,7 @@ def unlike_common(runs: Sequence[Mapping[str, Any]]) -> list[str]:
     """
     own = [one.vectors for run in runs[:1] for one in known_tasks(run.get("task"))]
     usual = {"common", *(NO_WORDS if name == NO_VECTORS else name for name in own)}
-    return [text for text in trained_by(runs) if text not in usual]
+    return [text for text in trained_with(runs) if text not in usual]
 
 
 def recipe_of(run: Mapping[str, Any]) -> str:

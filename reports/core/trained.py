@@ -34,7 +34,13 @@ from harness.stats import (
 )
 from harness.stats.overall import LEAST_MODELS, LEAST_TASKS
 from harness.train.task import HIGHER_IS_BETTER, by_common_recipe, family_of
-from reports.core.recipes import known_tasks, recipe_text, trained_alike, trained_by, unlike_common
+from reports.core.recipes import (
+    known_tasks,
+    recipe_text,
+    trained_alike,
+    trained_with,
+    unlike_common,
+)
 from reports.core.style import mechanism_of
 
 
@@ -114,7 +120,7 @@ class ModelRuns:
     @property
     def best_on_test(self) -> bool:
         """Whether the test set chose the epoch that is counted."""
-        return BEST_ON_TEST in trained_by(self.runs)
+        return BEST_ON_TEST in trained_with(self.runs)
 
     @property
     def text(self) -> str:

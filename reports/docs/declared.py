@@ -18,7 +18,7 @@ from harness.experiments.tables import (
 from harness.json_file import read_toml
 from harness.train.task import gathered
 from reports.core.page import Shown, remark, says, table, together
-from reports.core.recipes import trained_by
+from reports.core.recipes import trained_with
 from reports.core.source import Source
 from reports.core.tables import Cell, under
 from reports.docs.plain import PlainOutput, text_of
@@ -100,7 +100,7 @@ def _family(one: Conclusion) -> Shown:
             of_task | row for row in under(columns(some), cells)
         )
     plan = one.record.get("plan")
-    told = [*([plan["file"]] if plan else []), *trained_by(one.runs)]
+    told = [*([plan["file"]] if plan else []), *trained_with(one.runs)]
     said = [f"{', '.join(gathered(tasks))}: {head}" for head, tasks in heads.items()]
     said = [f"{one.title} ({', '.join(told)}). {'; '.join(said)}."]
     for rows in of_columns.values():

@@ -12,7 +12,7 @@ from harness.experiments.costs import hours_of
 from harness.experiments.replicates import counts_of
 from reports.contents import page_of
 from reports.core.page import Shown, SourcePage, remark, says, together
-from reports.core.recipes import trained_by
+from reports.core.recipes import trained_with
 from reports.core.tables import Cell
 from reports.pages.size.accuracy import verdict_cell
 
@@ -102,10 +102,10 @@ def _row(conclusion: Conclusion) -> dict[str, Any]:
         "arms": ", ".join([*conclusion.models, conclusion.baseline]),
         "task": ", ".join(conclusion.tasks),
         "trained by": ", ".join(
-            trained_by([run for one in conclusion.comparisons for run in one.runs])
+            trained_with([run for one in conclusion.comparisons for run in one.runs])
         ),
         "replicates": counts_of((c.replicate, len(c.values)) for c in conclusion.comparisons),
-        "hours": f"{hours_of(conclusion.runs):.2g}{allowed}",
+        "hours": f"{hours_of(conclusion.runs):.3g}{allowed}",
         "difference": difference,
         "missing": alone.sought.short(alone.unit) if alone is not None and alone.sought else "",
         "verdict": str(verdict),
