@@ -102,8 +102,11 @@ def apart(found: Sequence[Against]) -> str:
     shown = [one for one in found if one.verdict.removesuffix(NOT_COUNTED) in APART]
     if shown:
         return "; ".join(f"{one.model.model} {one.text}, {one.verdict}" for one in shown)
-    excluded = sum(not d.low <= 0 <= d.high for d in (one.difference for one in found))
+    intervals = [one.difference for one in found if not math.isnan(one.difference.low)]
+    excluded = sum(not d.low <= 0 <= d.high for d in intervals)
     return (
-        f"no difference is shown after Holm; {excluded} of {len(found)} intervals, each by "
+        f"no difference is shown after Holm; {excluded} of {len(intervals)} intervals, each by "
         "itself, exclude zero"
+        if intervals
+        else "no difference is shown: one seed or fold has no interval"
     )

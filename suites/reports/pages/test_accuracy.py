@@ -13,8 +13,8 @@ from reports.core.page import Output
 from reports.core.source import DeviceRecords, Source
 from reports.core.tables import Cell
 from reports.pages.corpora.page import Corpora
+from reports.pages.corpora.tables import apart, head
 from reports.pages.corpora.tables import differences as judged_together
-from reports.pages.corpora.tables import head
 from reports.pages.experiments import Experiments
 from reports.pages.size.accuracy import accuracy_table, difference_text, differences
 from suites.reports.conftest import on
@@ -120,6 +120,13 @@ def test_no_win_that_is_not_counted_is_bold(source: Source) -> None:
         page = Corpora(source, device, Output(None, "p"))
         assert ("**" in page.table().plain) == bold
         assert bool(page._best()) == bold
+
+
+def test_one_seed_has_no_interval_that_could_exclude_zero(source: Source) -> None:
+    for count, told in ((1, "one seed or fold has no interval"), (2, "1 of 1 intervals")):
+        device = on(source, compared("x", first=HIGH[:count], second=LOW[:count])).devices[0]
+        page = Corpora(source, device, Output(None, "p"))
+        assert told in apart(page.differences)
 
 
 def test_means_by_another_recipe_say_so_above_them(source: Source) -> None:
