@@ -258,7 +258,8 @@ class Compared(DevicePage):
             for model, cost in costs.items()
         ]
         ends = {
-            one.model: f"{one.model} ({len(one.runs)} runs, all of them to epoch {one.whole})"
+            one.model: f"{one.model} ({len(one.runs)} run{'s' * (len(one.runs) != 1)}, "
+            f"all to epoch {one.whole})"
             for c in some
             for one in learning.dev_curves(c)
         }
