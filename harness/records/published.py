@@ -24,8 +24,10 @@ UNREAD = ("block", "verify")
 """Kinds that only the session itself reads, to know what is left and how long it takes."""
 SAMPLES = ("samples", "beside_samples")
 """Of them only their number is read: medians and ratios stand beside them in full."""
+OF_EPOCH = ("loss", "seconds", "judging", "passes")
+"""No epoch is chosen by them: times, and a loss that is only looked at."""
 DIGITS = 4
-"""Kept of a sample, which is more than a clock can tell twice."""
+"""Kept of a sample, and of those, which is more than a clock can tell twice."""
 _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "pb": 0}]
 """For text that is mostly numbers."""
 
@@ -86,6 +88,10 @@ def _short(record: Mapping[str, Any], said: frozenset[str]) -> dict[str, Any]:
     short = {
         k: [_rounded(v) for v in record[k]] for k in SAMPLES if isinstance(record.get(k), list)
     }
+    if isinstance(epochs := record.get("epochs"), list):
+        short["epochs"] = [
+            {k: _rounded(v) if k in OF_EPOCH else v for k, v in epoch.items()} for epoch in epochs
+        ]
     kept = {**record, **short}
     if (record.get("predictions") or {}).get("file") not in said:
         kept.pop("predictions", None)

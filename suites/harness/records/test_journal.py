@@ -65,7 +65,8 @@ def test_only_what_is_read_is_published(tmp_path: Path) -> None:
     first.close()
     second = journal.Writer(tmp_path, {"plan": 2})
     new = {**_time_record("new"), "code": "new", "fingerprint": "f"}
-    second.append({**new, "samples": [0.123456, 3], "median": 0.123456})
+    epoch = {"epoch": 1, "loss": 0.123456, "dev": {"accuracy": 0.123456}, "seconds": 12.3456}
+    second.append({**new, "samples": [0.123456, 3], "median": 0.123456, "epochs": [epoch]})
     second.append({**_time_record("other"), "code": "old", "fingerprint": "another machine"})
     second.close()
     first.path.rename(tmp_path / "1.jsonl")
@@ -76,6 +77,7 @@ def test_only_what_is_read_is_published(tmp_path: Path) -> None:
     assert [s["plan"] for s in read.sessions.values()] == [2]
     assert read.records[0]["samples"] == [0.1235, 3]
     assert read.records[0]["median"] == 0.123456
+    assert read.records[0]["epochs"] == [{**epoch, "loss": 0.1235, "seconds": 12.35}]
 
 
 def test_of_a_calibration_the_samples_between_medians_are_published(tmp_path: Path) -> None:
