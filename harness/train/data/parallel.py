@@ -96,6 +96,7 @@ class Parallel:
     files: tuple[str, ...]
     source: str  # source, target: columns of sentences whose tokens are separated by spaces
     target: str
+    treated: Callable[[str], str]  # a sentence of somebody's as those of the corpus are written
 
     def __call__(
         self, directory: Path | None, vectors: str, word_width: int, seed: int, *, subwords: int
@@ -130,8 +131,8 @@ class Parallel:
             test=Split(test.inputs, test.targets, {**test.also, "further": further}),
             width=0,
             outputs=learned.size,
-            encode=lambda text: learned.encode([text])[0],
-            tokenise=learned.pieces,
+            encode=lambda text: learned.encode([self.treated(text)])[0],
+            tokenise=lambda text: learned.pieces(self.treated(text)),
             test_items=np.arange(len(test)),
             seen=np.array([source in known for source in tables[2][0]], dtype=bool),
         )

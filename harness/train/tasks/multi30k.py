@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from xml.sax.saxutils import escape
+
 from harness.train.data.parallel import Parallel
+from harness.train.data.texts import tokens_raw
 from harness.train.recipe import Recipe
 from harness.train.task import Task
+
+
+def treated(text: str) -> str:
+    """A sentence in the corpus' form: tokens in lower case, some marks escaped as Moses does."""
+    return escape(" ".join(tokens_raw(text)).lower(), {"'": "&apos;", '"': "&quot;"})
+
 
 load = Parallel(
     files=tuple(f"multi30k/{name}.tsv" for name in ("train", "dev", "test2016", "test2017")),
     source="en_tok",
     target="de_tok",
+    treated=treated,
 )
 
 TINY = Recipe(

@@ -340,6 +340,8 @@ def test_multi30k_is_read_whole_and_hardly_padded() -> None:
     assert padding(found, order_by_tokens(found, task("multi30k").recipe.batch, generator)) < 0.1
     assert texts(data.test.targets, data.test)[:50] == list(data.test.also["references"])[:50]
     assert data.outputs == 4000
+    # A sentence of one's own is put into the corpus' form.
+    assert data.encode("A man fixing a little girl's bicycle.") == data.test.inputs[0][472]
 
 
 SEEN = 0
