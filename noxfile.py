@@ -73,9 +73,13 @@ def reachable(address: str) -> bool:
 
 
 def run_in_shared(session: nox.Session, program: str, *arguments: str, **env: str) -> None:
-    """Run a program of the shared environment, with these environment variables besides."""
+    """Run a program of the shared environment, with these environment variables besides.
+
+    What it imports is compiled once, whatever the outer environment says: pip did not, and each
+    interpreter of a measurement would need 3 to 7 s more to import torch.
+    """
     command = (str(BIN / program), *arguments)
-    session.run(*command, env=env, external=True)
+    session.run(*command, env={**env, "PYTHONDONTWRITEBYTECODE": None}, external=True)
 
 
 @contextmanager
