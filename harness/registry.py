@@ -31,6 +31,9 @@ RECORDS = "attnbench.records"
 FOREIGN_IMPLEMENTATION = "module"
 SOURCES = {".py", ".cpp", ".cu", ".cuh", ".h", ".c", ".pyx", ".toml"}
 """What counts as source code of a mechanism."""
+SHARED = ("build.py", "case.py", "inputs.py", "stats/timing.py", "stats/sums.py")
+"""Of ``harness``: what is not in the packages that measure, train and verify, but decides their
+numbers: inputs, a block's time, the sums of metrics."""
 
 
 def resolve(dotted: str) -> Any:
@@ -249,13 +252,13 @@ def _file_of(module: str) -> Path | None:
 
 @cache
 def harness_hash(package: str) -> str:
-    """Hash of the source files of ``harness/<package>`` and of what builds its inputs.
+    """Hash of the source files of ``harness/<package>`` and of those in `SHARED`.
 
     Without those in a folder ``tasks``: each of them counts for its own tasks (`module_hash`).
     """
     root = Path(__file__).parent
     own = sorted(f for f in (root / package).rglob("*.py") if f.parent.name != "tasks")
-    return _digest([*own, root / "build.py", root / "case.py"])
+    return _digest([*own, *(root / name for name in SHARED)])
 
 
 @cache

@@ -52,10 +52,10 @@ def _plan_line(session: Session) -> str:
     missing = session.missing()
     have = f", {total - missing} of them already there" if missing < total else ""
     return (
-        f"{f['model']} ({f['device']}, {f['threads']} CPU threads), torch {f['torch']}: profile "
-        f"{profile.name}, {len(session.cases)} cases in {profile.blocks} blocks, {total} "
-        f"measurements{have}; baseline {profile.baseline}; journal {session.folder}; "
-        f"{_end(session, missing)}"
+        f"{f['model']} ({f['device']}, {f['threads']} CPU thread{'s' * (f['threads'] != 1)}), "
+        f"torch {f['torch']}: profile {profile.name}, {len(session.cases)} cases in "
+        f"{profile.blocks} blocks, {total} measurements{have}; baseline {profile.baseline}; "
+        f"journal {session.folder}; {_end(session, missing)}"
     )
 
 
@@ -77,13 +77,14 @@ def _refuse(session: Session, rows: Sequence[dict[str, Any]], out: Console) -> i
     for (name, dtype), row in bad.items():
         text = f"{name} {dtype} is not measured: {row['verdict']}: {row['detail']}"
         say(out, text, "bold red")
-    cases, session.cases = session.cases, []
-    for c in cases:
+    kept = []
+    for c in session.cases:
         why = bad.get((f"{c.mechanism}.{c.implementation}", c.problem.dtype))
         if why is None:
-            session.cases.append(c)
+            kept.append(c)
         elif not c.is_control:
             session.refused[c] = why["verdict"], why["detail"]
+    session.keep(kept)
     return len(bad)
 
 

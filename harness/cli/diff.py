@@ -83,10 +83,10 @@ def _plan_line(session: RevisionSession, journal: Path) -> str:
     apart = [n for n in f if f[n] != session.fingerprints["base"].get(n)]
     more = f"; the environments differ in {', '.join(apart)}" if apart else ""
     return (
-        f"{f['model']} ({f['device']}, {f['threads']} CPU threads), torch {f['torch']}: "
-        f"{session.head.short} against {session.base.short}, {len(session.cases)} cases in "
-        f"{blocks} blocks, {3 * len(session.cases) * blocks} measurements (the base twice: the A/A "
-        f"control); journal {journal}{more}"
+        f"{f['model']} ({f['device']}, {f['threads']} CPU thread{'s' * (f['threads'] != 1)}), "
+        f"torch {f['torch']}: {session.head.short} against {session.base.short}, "
+        f"{len(session.cases)} cases in {blocks} blocks, {3 * len(session.cases) * blocks} "
+        f"measurements (the base twice: the A/A control); journal {journal}{more}"
     )
 
 

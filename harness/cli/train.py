@@ -88,7 +88,8 @@ def read_sentences(options: TrainOptions) -> list[str]:
             raise UsageError(f"can't read --sentences {options.sentences}: {error}") from None
         sentences += [line for line in text.split("\n") if line.strip()]
     if not sentences:
-        raise UsageError("--save-attention needs sentences: give --sentence TEXT or --sentences")
+        empty = f"{options.sentences} is empty" if options.sentences else "none was given"
+        raise UsageError(f"scores need a sentence; {empty}; give --sentence or --sentences FILE")
     return sentences
 
 

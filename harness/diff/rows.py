@@ -110,9 +110,9 @@ def _row(case: str, one: _Times, difference: Difference | None) -> DiffRow:
         told = {"both": after}
     detail = "; ".join(f"{label}: {text}" for label, text in told.items() if text)
     verdict: Says = "not measured"
-    if after and not before and "unsupported" not in after:
+    if after and not before and not after.startswith("unsupported"):
         verdict = "broken"
-    elif before and not after and "unsupported" not in before:
+    elif before and not after and not before.startswith("unsupported"):
         verdict = "mended"
     elif not detail:
         detail = "fewer than two blocks"

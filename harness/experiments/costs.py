@@ -173,7 +173,7 @@ def over_budget(plan: Mapping[str, Any] | None, runs: Iterable[Mapping[str, Any]
     spent = hours_of(runs)
     if plan is None or spent <= plan["hours"]:
         return []
-    return [f"all runs together took {spent:.2g} h; {plan['file']} allows {plan['hours']:g} h"]
+    return [f"all runs together took {spent:.3g} h; {plan['file']} allows {plan['hours']:g} h"]
 
 
 def _cost(runs: Sequence[Mapping[str, Any]]) -> TrainingCost:

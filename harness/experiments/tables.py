@@ -299,7 +299,7 @@ def asked(conclusion: Conclusion) -> list[str]:
     return [
         f"asked in {plan['file']} ({since}, SHA-256 {plan['sha256'][:10]}): {plan['question']}",
         f"family: {plan['family']}; stopping rule: {plan['stopping']}{void}; hours: "
-        f"{hours_of(conclusion.runs):.2g} of {plan['hours']:g}",
+        f"{hours_of(conclusion.runs):.3g} of {plan['hours']:g}",
     ]
 
 

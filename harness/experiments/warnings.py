@@ -300,10 +300,10 @@ def flaws_of(design: Record, pairs: Sequence[Pair]) -> list[Flaw]:
 def _recipes(design: Record) -> list[str]:
     first, second = design["recipes"]
     out = []
-    if first["tuning_trials"] != second["tuning_trials"]:
+    if (tried := first["tuning_trials"]) != second["tuning_trials"]:
         out.append(
-            f"unequal tuning budgets: {first['tuning_trials']} recipes were tried for "
-            f"{design['models'][0]}, {second['tuning_trials']} for {design['models'][1]}"
+            f"unequal tuning budgets: {tried} {'recipe was' if tried == 1 else 'recipes were'} "
+            f"tried for {design['models'][0]}, {second['tuning_trials']} for {design['models'][1]}"
         )
     ignored = {*HOW_FOUND} | ({"width"} if design["match"] == "parameters" else set())
     unequal = [

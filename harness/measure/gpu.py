@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import statistics
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -118,9 +119,17 @@ def handle(position: int = 0) -> Iterator[Any]:
         yield None
         return
     try:
-        yield _find(chosen(os.environ.get(VISIBLE), position))
+        yield _find(_known_to_torch(position)) or _find(chosen(os.environ.get(VISIBLE), position))
     finally:
         pynvml.nvmlShutdown()
+
+
+def _known_to_torch(position: int) -> str | None:
+    """UUID of CUDA's device, where torch is at work on a GPU: CUDA's order need not be NVML's."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return None
+    return f"GPU-{torch.cuda.get_device_properties(position).uuid}"
 
 
 def visible() -> list[tuple[str, str]]:

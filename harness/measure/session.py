@@ -109,6 +109,13 @@ class Session:
         others = (c.id for c in self._partners.get(task.case, ()))
         return task.beside is None or any(other != task.beside for other in others)
 
+    def keep(self, cases: Sequence[Case]) -> None:
+        """Measure these of its cases: of the others none is run in their company either."""
+        self.cases = cases
+        if self.pairs is not None:
+            self.pairs = [pair for pair in self.pairs if {*pair} <= {*cases}]
+        self.__dict__.pop("_partners", None)
+
     @cached_property
     def _partners(self) -> dict[Case, list[Case]]:
         """What each case is divided by: the baseline of its problem, or as `pairs` says."""

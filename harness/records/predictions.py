@@ -269,11 +269,12 @@ def pack(folder: Path, place: Path, records: Iterable[Mapping[str, Any]]) -> fro
     if not contents:
         target.unlink(missing_ok=True)
         return frozenset()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(target, "w:xz", preset=9) as tar:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:xz", preset=9) as tar:
         for name, content in sorted(contents.items()):
             info = tarfile.TarInfo(name)
             info.size = len(content)
             tar.addfile(info, io.BytesIO(content))
+    replace_file(target, packed.getbuffer())
     _unpacked.cache_clear()
     return frozenset(contents)

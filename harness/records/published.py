@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from harness.errors import UsageError
+from harness.json_file import replace_file
 from harness.records import journal, predictions
 
 UNREAD = ("block", "verify")
@@ -78,8 +79,7 @@ def pack(folder: Path, place: Path) -> Path:
             lines += [_short(record, said) for record in records]
     text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
     target = journal.packed(place)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(lzma.compress(text.encode(), filters=_FILTERS))
+    replace_file(target, lzma.compress(text.encode(), filters=_FILTERS))
     return target
 
 

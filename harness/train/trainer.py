@@ -212,7 +212,8 @@ class Trainer:
         self._optimiser.load_state_dict(state["optimiser"])
         self.epochs = list(state["epochs"])
         self.best_epoch, self.best_value, self.best_state = state["best"]
-        self._first, self._steps, self._recent = state["first"], state["steps"], state["recent"]
+        self._first, self._steps = state["first"], state["steps"]
+        self._recent = [{n: t.to(self.device) for n, t in of.items()} for of in state["recent"]]
         steps, examples, total, seconds, passes = state["place"]
         now = time.perf_counter()
         self._place = Place(steps, examples, total.to(self.device), seconds, now, passes)

@@ -219,14 +219,14 @@ def beside(
     device = str(fingerprint["device"])
     records = []
     with ExitStack() as stack:
-        interpreter = stack.enter_context(Interpreter("fork"))
-        writer = None
+        interpreter, writer = None, None
         for name, dtype in wanted:
             case = case_name(name, options, dtype, device)
             head = schema.head(kind, case, code_hash(registry.find(name)[0], "verify"), fingerprint)
             record = known.get(head["key"])
             if record is None or _by_chance(record):
                 what = {"name": name, "dtype": dtype, "options": dict(options), "device": device}
+                interpreter = interpreter or stack.enter_context(Interpreter("fork"))
                 told = _told_beside(interpreter, kind, {**what, "given": list(registry.extra)})
                 if writer is None:
                     first = {**session, "fingerprint": dict(fingerprint)}

@@ -139,7 +139,7 @@ def _place(found: Crossover) -> str:
     """``N = 172 [168, 177]``: the mean curve's crossing, and the interval around it."""
     high = math.ceil(found.high)
     if not found.low:
-        return f"N = {high:,} at the latest (shown slower at no shorter length)"
+        return f"N = {high:,} at the latest"
     low = math.floor(found.low)
     return f"N = {round(found.at):,} [{low:,}, {high:,}]"
 

@@ -80,7 +80,7 @@ class DeviceRecords:
         of_it = (
             self.name,
             f"torch {f.get('torch')}",
-            f"{f.get('threads')} CPU threads",
+            f"{f.get('threads')} CPU thread{'s' * (f.get('threads') != 1)}",
             *(f"{name}={value}" for name, value in sorted(known.items())),
         )
         return ", ".join(of_it) + (f" [{self.key[:6]}]" if self.has_twin else "")
@@ -110,11 +110,6 @@ class DeviceRecords:
     def dates_of(self, *kinds: str) -> str:
         """First and last day of its records of some kinds."""
         return _days(r for r in self.records if r["kind"] in kinds)
-
-    @property
-    def dates(self) -> str:
-        """First and last day of its records."""
-        return _days(self.records)
 
     @property
     def newest(self) -> str:

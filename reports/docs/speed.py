@@ -116,7 +116,7 @@ def answers_table(found: Found) -> str:
         "faster in training",
         "longest sequence",
     ]
-    return markdown(under(columns, [a.cells for a in found.answers]), (0, 3, 4, 5))
+    return markdown(under(columns, [a.cells for a in found.answers]), (0, 4, 5))
 
 
 def small_table(found: Found) -> str:

@@ -50,7 +50,7 @@ def write_page(
     commit = machine.get("commit", "")[:10]
     footer = (
         f"{machine.get('model')} ({machine.get('device')}), torch {machine.get('torch')}, "
-        f"{machine.get('threads')} CPU threads, commit {commit}"
+        f"{machine.get('threads')} CPU thread{'s' * (machine.get('threads') != 1)}, commit {commit}"
     )
     figure = cost(rows, baseline, footer)
     figure.savefig(folder / "cost.svg", bbox_inches="tight", metadata={"Date": None})

@@ -137,7 +137,7 @@ def measured(
         for item in request.session.items
         if hasattr(item, "callspec") and "case" in item.callspec.params
     }
-    session.cases = _with_baselines(session, selected)
+    session.keep(_with_baselines(session, selected))
     if config.getoption("benchmark_disable"):
         # Only whether it runs: one call each, in a journal that is thrown away.
         session.profile = replace(

@@ -77,7 +77,8 @@ class Patch:
     """A small fault: a text that occurs exactly once in a file of `ROOT`, and what takes its place.
 
     It must be noticed in the implementation (``mechanism.implementation``), in the dtype: in f32 by
-    its numbers, for there an error does not count.
+    its numbers, for there an error does not count. `shows` is the label of the batch that is tried
+    first, where the shortest ones do not show it.
     """
 
     name: str
@@ -86,6 +87,7 @@ class Patch:
     old: str
     new: str
     dtype: str = "f64"
+    shows: str = ""
 
     def __str__(self) -> str:
         return f"{self.implementation}: {self.name}"

@@ -57,8 +57,8 @@ def asked(given: str | None) -> bool:
 
 def cache_folder() -> Path:
     """Where fetched tables lie."""
-    if CACHE in os.environ:
-        return Path(os.environ[CACHE]) / NAME
+    if given := os.environ.get(CACHE):
+        return Path(given) / NAME
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "attnbench" / NAME
 

@@ -8,6 +8,7 @@ when it is whole.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -216,16 +217,12 @@ def build(root: Path | None = None) -> ctypes.CDLL:
     library = folder / f"{NAME}.so"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if not library.is_file():
-            with locked(folder / "lock"):
-                if not library.is_file():
-                    _build(cxx, used, library)
-        try:
+        with contextlib.suppress(OSError):  # none, or not whole: a full disk, a copy broken off
             return ctypes.CDLL(str(library))
-        except OSError:  # not a whole library: a full disk, a copy that broke off
-            with locked(folder / "lock"):
-                library.unlink(missing_ok=True)
-                _build(cxx, used, library)
+        with locked(folder / "lock"):
+            with contextlib.suppress(OSError):  # another process has built it meanwhile
+                return ctypes.CDLL(str(library))
+            _build(cxx, used, library)
             return ctypes.CDLL(str(library))
     except OSError as error:
         raise Unsupported(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Sequence
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -130,14 +131,10 @@ def of(
     )
 
 
-_halves_by_setting: dict[bool, bool] = {}
-
-
+@cache
 def _halves(enabled: bool) -> bool:
     """Whether products of bfloat16 do what the kernel expects, with oneDNN switched on or off."""
-    if enabled not in _halves_by_setting:
-        _halves_by_setting[enabled] = bool(loader.library().attnbench_halves())
-    return _halves_by_setting[enabled]
+    return bool(loader.library().attnbench_halves())
 
 
 def run(name: str, problem: bytes) -> None:

@@ -24,7 +24,7 @@ def dense(values: Tensor) -> Tensor:
     return values if values.stride(-1) == 1 or values.shape[-1] <= 1 else values.contiguous()
 
 
-def packed(values: Tensor, always: bool = False) -> Tensor:
+def packed(values: Tensor) -> Tensor:
     """The values, or a copy with rows a multiple of 16 numbers apart, zeros at their ends.
 
     Only such rows load 16 bytes at a time and ahead of their use, as the compiled code says. That
@@ -33,13 +33,11 @@ def packed(values: Tensor, always: bool = False) -> Tensor:
     Parameters
     ----------
     values : Tensor, shape [H, B, N, d], last axis dense
-    always : bool
-        Whatever the length.
     """
     width = values.shape[-1]
     steps = [step for step, size in zip(values.stride(), values.shape, strict=True) if size > 1]
     ready = width % 16 == 0 and all(step % 16 == 0 for step in steps[:-1])
-    if ready or not width or (values.shape[2] < PACKED_FROM and not always):
+    if ready or not width or values.shape[2] < PACKED_FROM:
         return values
     return torch.nn.functional.pad(values, (0, -width % 16)).contiguous()
 

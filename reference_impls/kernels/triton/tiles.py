@@ -83,9 +83,9 @@ WIDEST_SMALL = 128
 """Where weights are float32 and the device is not large: 256 would take 112 KiB even so."""
 
 
-def power_of_two(number: int, least: int = 16) -> int:
+def power_of_two(number: int) -> int:
     """The smallest power of two that is at least a number; products need 16."""
-    return max(least, 1 << (number - 1).bit_length()) if number else least
+    return max(16, 1 << (number - 1).bit_length()) if number else 16
 
 
 def cut(width: int) -> tuple[int, int]:

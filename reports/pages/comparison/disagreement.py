@@ -276,8 +276,8 @@ def _examples(
         rows.append([where, truth, *said, how, text])
     columns = ["place", "is", c.first, c.second, "apart in runs" if classes else "apart", "text"]
     total = sum(one.apart > 0 for one in everything)
-    what = f"{total:,} of {len(everything):,} test examples" if classes else "degrees"
-    heads = [f"Where {c.first} and {c.second} are furthest apart, of {what} that they differ on."]
+    of = f", of {total:,} of {len(everything):,} test examples that they differ on" * classes
+    heads = [f"Where {c.first} and {c.second} are furthest apart{of}."]
     if why:
         heads.append(why)
     numbers = under(("place", "truth", "first", "second", "apart", "text"), rows)

@@ -104,7 +104,7 @@ class Compared(DevicePage):
                 f" {len(c.comparisons)} comparisons, declared and judged together; what had been "
                 "trained before, and not by a sweep that asked for it, stands under the verdicts."
             )
-        origin = f"{self.source.says} Trained {self.device.dates} on {self.device.title}."
+        origin = f"{self.source.says} Trained {self.device.dates_of('run')} on {self.device.title}."
         declared = [_declared(task, c.of_task(task)) for task in c.tasks]
         return together(heading(c.title, 2), says([origin, what, *asked(c), *declared]))
 

@@ -121,7 +121,7 @@ def section(found: Sequence[tuple[str, TaskRuns, Against]], place: Output) -> Sh
     if not found:
         return remark(NONE)
     return together(
-        place.table("causes", *table(found), (0, 2, 3, 4, 6)),
+        place.table("causes", *table(found), (0, 1, 2, 3, 6)),
         remark(
             "What one of the known differences is worth: the same model, trained with it and "
             "without, all else alike, paired by seed. Every interval is by itself."

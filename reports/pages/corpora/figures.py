@@ -98,7 +98,7 @@ def heads(alphas: Sequence[float]) -> Figure:
     edges, count = (0.7, 0.1, 0.5, 0.6), len(alphas)
     figure, grid = panels(count, count, (1.65, 1.4), edges, sharey=True)
     for axes, alpha in zip(grid.flat, alphas, strict=True):
-        names, layers = heads_by_scale(alpha)
+        layers = heads_per_scale(len(CANDIDATES), alpha, HEADS, LAYERS)
         axes.imshow(
             np.array(layers),
             cmap="Greys",
@@ -111,7 +111,7 @@ def heads(alphas: Sequence[float]) -> Figure:
         for y, row in enumerate(layers):
             for x, count in enumerate(row):
                 note(axes, str(count), (x, y), ink="black", size=9, align="center center")
-        axes.set_xticks(range(len(names)), names, fontsize=7.5)
+        axes.set_xticks(range(len(CANDIDATES)), map(str, CANDIDATES), fontsize=7.5)
         axes.set_yticks(
             range(len(layers)), [f"layer {n + 1}" for n in range(len(layers))], fontsize=7.5
         )
@@ -122,12 +122,6 @@ def heads(alphas: Sequence[float]) -> Figure:
             spine.set_visible(False)
     headed(figure, "How many heads have which scale")
     return figure
-
-
-def heads_by_scale(alpha: float) -> tuple[list[str], list[list[int]]]:
-    """Names of the candidate scales, and the heads of each layer that have them."""
-    names = [str(scale) for scale in CANDIDATES]
-    return names, heads_per_scale(len(CANDIDATES), alpha, HEADS, LAYERS)
 
 
 def options_of(name: str) -> dict[str, str]:

@@ -30,7 +30,6 @@ from reports.pages.corpora.figures import (
     ALPHAS,
     USUAL,
     alpha_of,
-    heads_by_scale,
     k_of,
     layers_of,
     of_scales,
@@ -123,7 +122,9 @@ class Corpora(DevicePage):
     def about(self) -> Shown:
         """Which records these are."""
         others = sum(task.others for task in self.tasks)
-        left = f" {others} runs by other recipes are not shown beside these." if others else ""
+        left = (
+            f" Runs by other recipes that are not shown beside these: {others}." if others else ""
+        )
         made = f"Trained {self.device.dates_of(*self.kinds)} on {self.device.title}."
         return together(says([f"{self.source.says} {made}{left}"]), warns(self._lost()))
 
@@ -233,15 +234,6 @@ class Corpora(DevicePage):
 
     def scales(self) -> Shown:
         """Heads per layer and scale as alpha decides, and what alpha does to accuracy."""
-        rows, flat = [], []
-        for alpha in ALPHAS:
-            names, layers = heads_by_scale(alpha)
-            for number, counts in enumerate(layers, 1):
-                by_scale = dict(zip(names, counts, strict=True))
-                shown = {name: str(count) for name, count in by_scale.items()}
-                rows.append({"alpha": f"{alpha:g}", "layer": str(number), **shown})
-                numbers = {f"heads_{name}": count for name, count in by_scale.items()}
-                flat.append({"alpha": alpha, "layer": number, **numbers})
         pieces = [
             self.place.figure(
                 "heads",
@@ -249,7 +241,6 @@ class Corpora(DevicePage):
                 "Heads of each layer by scale (equations 11 and 12, ten heads, three layers): "
                 "positive alphas give lower layers the small scales, negative ones the large.",
             ),
-            self.place.table("heads", flat, rows, ()),
             self._by_alpha(),
             self._single_scales(),
         ]
@@ -322,7 +313,7 @@ class Corpora(DevicePage):
             together(*pieces, grid=True),
             self.place.table(name, *tables.differences(rows, self.margins), (0, 4, 7)),
             remark(
-                f"Judged together: Holm over all {len(rows)}. Accuracies in points. Detectable: a "
+                f"Judged together, by {_holm(len(rows))}. Accuracies in points. Detectable: a "
                 f"true difference that is found with 80 % power as one of so many; {SEEDS_NEEDED} "
                 "This family was made with the page, so it is exploratory; what was declared "
                 "before there were results stands on the pages of the comparisons."
@@ -351,10 +342,8 @@ class Corpora(DevicePage):
     def _sentence(self) -> str:
         counts = Counter(one.verdict for one in self.differences)
         said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-        return (
-            f"Against {self.baseline}, {len(self.differences)} comparisons of models and corpora, "
-            f"Holm over all: {said}."
-        )
+        over = _holm(len(self.differences))
+        return f"Models and corpora against {self.baseline}, {over}: {said}."
 
     def _lost(self) -> list[str]:
         return [
@@ -367,6 +356,10 @@ class Corpora(DevicePage):
 
 
 begin = Corpora.begin
+
+
+def _holm(count: int) -> str:
+    return f"Holm over {count} comparison{'s' * (count > 1)}"
 
 
 def line_of(one: Against) -> Line:

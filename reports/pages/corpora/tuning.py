@@ -185,8 +185,8 @@ def tried(records: Iterable[Mapping[str, Any]]) -> tuple[list[Tried], list[str]]
         found.append(told)
         if others:
             left.append(
-                f"{name}: {others} trials were made against another common recipe than the other "
-                f"{len(told.trials)}; left out: give them a journal of their own"
+                f"{name}: {others} of {others + len(told.trials)} trials have another common "
+                "recipe than the others; left out: give them a journal of their own"
             )
     return found, left
 

@@ -11,7 +11,7 @@ import pandas as pd
 from harness.case import setting
 from harness.records.ratios import WITHHELD, Row, block_ratios
 from harness.stats import Interval, ratio_interval
-from reports.core.sweeps import label_of, length_of
+from reports.core.sweeps import label_of, length_of, to_width
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,10 @@ class Grown:
 
     row: Row
     problem: str
+    label: str  # ``mtsa.fused 8h``
     amount: int
     least: int
     time: Interval
-
-    @property
-    def label(self) -> str:
-        """``mtsa.fused 8h``."""
-        return label_of(self.row)
 
     @property
     def phase(self) -> str:
@@ -71,17 +67,19 @@ def grown(rows: Sequence[Row], times: pd.DataFrame, what: str) -> list[Grown]:
     def of(row: Row) -> pd.DataFrame:
         return times[times["case"] == row.case]
 
+    width = to_width(rows)
     found: list[Grown] = []
     for (problem, *_), group in groups.items():
         least = min(group)
+        label = label_of(group[least]) + width(group[least])
         others = [
-            Grown(row, problem, n, least, ratio_interval(ratios))
+            Grown(row, problem, label, n, least, ratio_interval(ratios))
             for n, row in sorted(group.items())
             if n != least and (ratios := block_ratios(of(row), of(group[least])))
         ]
         if others:
             itself = Interval(1.0, math.nan, math.nan, 0)
-            found += [Grown(group[least], problem, least, least, itself), *others]
+            found += [Grown(group[least], problem, label, least, least, itself), *others]
     return found
 
 

@@ -14,7 +14,7 @@ from reports.core.page import DevicePage, Shown, remark, says, together
 from reports.core.printed_values import printed_costs
 from reports.core.sentences import closing, drift_sentences, problem_text
 from reports.core.source import TIMED
-from reports.core.sweeps import LengthSweep, by_block, fit_slope, label_of, longest
+from reports.core.sweeps import LengthSweep, by_block, fit_slope, label_of, longest, to_width
 from reports.core.words import bytes_text, error_text, file_name, known, time_text
 from reports.pages.scaling import figures, tables
 from reports.pages.scaling import stress as numerics
@@ -263,8 +263,9 @@ class Scaling(DevicePage):
         for r in self.rows:
             groups.setdefault(problem_text(r.columns), []).append(r)
         shown = [
-            {"case": f"{problem}: {label_of(r)}", **tables.cells(r)}
+            {"case": f"{problem}: {label_of(r)}{width(r)}", **tables.cells(r)}
             for problem, rows in groups.items()
+            for width in [to_width(rows)]
             for r in rows
         ]
         return self.place.table("cases", map(tables.numbers, self.rows), shown, (0, 7))

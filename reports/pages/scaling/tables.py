@@ -115,9 +115,10 @@ def growth(grown: Sequence[Grown], what: str, baseline: str) -> Saved:
                 "blocks": g.time.count,
             }
         )
-        over = {f"over the least {what} [95 %]": str(g.time)}
+        fewest = {"threads": "fewest threads", "batch": "smallest batch"}[what]
+        over = {f"over the {fewest} [95 %]": str(g.time)}
         if what == "batch":
-            over["one sequence, over the least [95 %]"] = str(g.by_item)
+            over[f"one sequence, over the {fewest} [95 %]"] = str(g.by_item)
         rows.append(
             {
                 "": f"{g.phase}, {g.problem}: {g.label}",

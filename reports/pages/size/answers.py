@@ -147,16 +147,16 @@ def answers(
     reach = {r.label: r.span for r in longest(measured.device.records, size)}
     found = []
     for label, rows in by.items():
-        row = rows.get("training") or next(iter(rows.values()))
-        mechanism = str(row.columns["mechanism"])
+        mechanism = str(next(iter(rows.values())).columns["mechanism"])
+        training = rows.get("training")
         found.append(
             Answer(
                 label,
                 mechanism,
                 rows,
-                measured.memory_ratio(row),
+                None if training is None else measured.memory_ratio(training),
                 "; ".join(difference_text(c) for c in trained if is_own(c.first, mechanism)),
-                short_crossover(measured.rows, rows["training"]) if "training" in rows else "",
+                "" if training is None else short_crossover(measured.rows, training),
                 reach.get(label, ""),
             )
         )

@@ -190,8 +190,7 @@ def glance(found: Sequence[Answer], baseline: str, under: str) -> Figure:
             elif row.time is not None:
                 draw_rows(times, {y + shift: _line(answer, phase, row.time, phase == "forward")})
         if answer.memory is not None:
-            phase = "training" if "training" in answer.rows else "forward"
-            draw_rows(memory, {y: _line(answer, phase, answer.memory)})
+            draw_rows(memory, {y: _line(answer, "training", answer.memory)})
     floors = [r.floor for a in found for r in a.rows.values() if not math.isinf(r.floor)]
     if floors:
         times.axvspan(1 / max(floors), max(floors), color="0.5", alpha=0.22, linewidth=0)

@@ -297,6 +297,7 @@ GIVEN = "--with own_attention.layers:"
 
 
 def test_an_own_mechanism_is_verified_and_measured(package: Path) -> None:
+    verified_before(package / "results")
     done = here(
         f"bench {GIVEN}Mean --option scale=0.5 --lengths 4 --batch 2 --width 24 --blocks 1 "
         "--device cpu --json out.json",
@@ -319,6 +320,7 @@ def test_an_own_mechanism_is_verified_and_measured(package: Path) -> None:
 
 @pytest.mark.usefixtures("quick")
 def test_what_is_refused_keeps_its_row_with_the_reason(package: Path) -> None:
+    verified_before(package / "results")
     asked = "--only multi_cnn.conv --only Leaky --blocks 1 --json out.json"
     done = here(f"bench {asked} {GIVEN}Leaky", *LITTLE, cwd=package, code=1)
     told = json.loads((package / "out.json").read_text())

@@ -130,7 +130,7 @@ compare --recipe disa:rate=1
 train mtsa[scale_t=identity,scale_t=log_sigmoid] --task TASK
     with scale_t twice; expected each option once
 train mtsa --save-attention a
-    needs sentences
+    scores need a sentence; none was given
 compare mtsa --task cr --data . --unpaired
     --unpaired: cr is judged by 10 folds, which both models share
 compare --all multi_head --unpaired

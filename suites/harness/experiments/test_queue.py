@@ -346,7 +346,7 @@ def test_wall_time_of_runs_that_begin_in_turn(times: list, workers: int, wall: f
 @pytest.mark.alone
 def test_the_prediction_is_within_one_and_a_half(tmp_path: Path) -> None:
     ways = itertools.cycle([(A, "0.6"), (B, "0.2")])
-    todo = [fake_run(tmp_path, i // 2, way, model) for i, (model, way) in zip(range(16), ways)]  # noqa: B905
+    todo = [fake_run(tmp_path, i // 2, way, model) for i, (model, way) in zip(range(8), ways)]  # noqa: B905
     first = do_locally(tmp_path / "results", todo[:2])
     known = Durations(FINGERPRINT, 2, first)
     predicted = wall_seconds([known.of(run) or 0.0 for run in todo[2:]], 2)

@@ -85,6 +85,14 @@ def test_a_size_beyond_the_machine_is_oom_at_once_in_a_bench(
     assert first["least_bytes"] > machine
 
 
+def test_a_baseline_that_is_refused_runs_in_no_case_s_company(tmp_path: Path) -> None:
+    session = made_up(tmp_path)
+    base, *others = session.cases
+    assert {session.task("time", one, 0).beside for one in others} == {base.id}
+    session.keep(others)
+    assert {session.task("time", one, 0).beside for one in others} == {None}
+
+
 def test_so_it_is_in_a_search_of_the_frontier(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

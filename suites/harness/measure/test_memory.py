@@ -202,6 +202,27 @@ def test_the_gpu_is_the_one_that_cuda_sees(
     assert gpu.chosen(visible, position) == expected
 
 
+def test_the_sensor_is_of_the_card_that_torch_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA counts the fastest card first, NVML goes by slots; a MIG instance is not found so."""
+    uuids = ["GPU-0a-slow", "GPU-0b-fast"]
+    nvml = SimpleNamespace(
+        NVMLError=OSError,
+        nvmlInit=lambda: None,
+        nvmlShutdown=lambda: None,
+        nvmlDeviceGetCount=lambda: 2,
+        nvmlDeviceGetHandleByIndex=lambda index: index,
+        nvmlDeviceGetUUID=lambda handle: uuids[handle],
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    monkeypatch.delenv(gpu.VISIBLE, raising=False)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    for uuid, index in (("0b-fast", 1), ("0a-slow", 0), ("0c-instance", 0)):
+        known = SimpleNamespace(uuid=uuid)
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _, known=known: known)
+        with gpu.handle() as found:
+            assert found == index
+
+
 def test_the_beginning_of_a_uuid_must_be_of_one_gpu() -> None:
     uuids = ["GPU-aa11", "GPU-ab22"]
     assert gpu.by_beginning("GPU-ab", uuids) == 1

@@ -283,7 +283,7 @@ def test_here_without_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     runner = CliRunner()
     few = [
         Part("doctor", "harness", ("doctor",)),
-        Part("verify none", "harness", ("verify", "none")),
+        Part("verify none", "harness", ("verify", "none.fused", "--dtypes", "f32")),
     ]
     monkeypatch.setattr(gpu, "parts", lambda _: few)
     refused = runner.invoke(gpu.app, ["--folder", str(tmp_path / "no")])

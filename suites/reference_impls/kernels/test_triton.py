@@ -307,9 +307,10 @@ def test_flagged_queries_and_their_gradients_are_right(
 
 
 @runs_kernels
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("name", few(UNDERFLOWING, ["dropout"]))
-@pytest.mark.parametrize("how", ["in place", "beside autograd"])
+@pytest.mark.parametrize(
+    ("how", "dtype"), [("in place", torch.float64), ("beside autograd", torch.float32)]
+)
 def test_other_backends_are_repaired_by_the_same_kernels(
     how: str, name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:

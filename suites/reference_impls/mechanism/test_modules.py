@@ -28,6 +28,7 @@ from suites.support.batches import (
     assert_same,
     batch,
     build,
+    by_day,
     error,
     module_of,
     run,
@@ -35,7 +36,7 @@ from suites.support.batches import (
 from suites.support.parameters import few
 
 
-@pytest.mark.parametrize(("name", "variant"), WITH_VARIANTS)
+@pytest.mark.parametrize(("name", "variant"), by_day(WITH_VARIANTS))
 def test_equals_plain(name: str, variant: str) -> None:
     module = build(name, variant)
     plain = build(f"{name.partition('.')[0]}.plain", variant)

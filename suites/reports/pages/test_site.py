@@ -307,6 +307,7 @@ def test_a_failing_notebook_is_named_and_the_others_are_built(
     )
     books = (bad, Notebook("experiments", "Good", "nobody", alone=True))
     monkeypatch.setattr(reports.site, "NOTEBOOKS", books)
+    monkeypatch.setattr(reports.site, "cores", lambda: 1)  # one kernel makes both
     write(tmp_path, "Fast", [design(), *(run(MINE, "trec", s, {"accuracy": 0.5}) for s in (0, 1))])
     out = tmp_path / "out"
     assert command(["report", "--journal", str(tmp_path), "--out", str(out)]) == 1
@@ -343,6 +344,7 @@ def test_pages_and_files_of_a_source(source: Source, device: DeviceRecords) -> N
     assert file_of("nonsense", "") == ""
 
 
+@pytest.mark.nightly
 def test_a_misspelt_parameter_is_an_error_under_papermill_itself(tmp_path: Path) -> None:
     book, words = str(ROOT / "notebooks" / "scaling.ipynb"), ("-k", "python3", "-p", "jurnal", "x")
     done = subprocess.run(

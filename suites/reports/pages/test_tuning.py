@@ -134,8 +134,8 @@ def test_trials_against_another_common_recipe_are_left_out_and_told() -> None:
     (one,), left = tuning.tried([*then, *worse, *later])
     assert one.recipes == ["common recipe", "rate=0.002"]
     assert left == [
-        "sick_relatedness: 6 trials were made against another common recipe than the other 12; "
-        "left out: give them a journal of their own"
+        "sick_relatedness: 6 of 18 trials have another common recipe than the others; left out: "
+        "give them a journal of their own"
     ]
     found = tuning.judged(one)
     assert [j.verdict for j in found] == ["worse"]
