@@ -21,6 +21,7 @@ from harness.measure import device
 from harness.records import journal, schema
 from harness.registry import Registry
 from harness.verify.run import jobs
+from suites.support import warm
 
 ROOT = Path(__file__).resolve().parents[2]
 LITTLE = tuple(shlex.split("--lengths 4 --batch 2 --width 24 --device cpu"))
@@ -112,6 +113,7 @@ def _captured(main: Callable[[], int], cwd: Path) -> subprocess.CompletedProcess
     try:
         with (
             asked,
+            warm.interpreters(),
             contextlib.chdir(cwd),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(error),

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from cosmic_ray.mutating import mutate_code
 from rich.console import Console
 
 from harness.errors import UsageError
+from harness.isolate import Pool
 from suites.programs.mutation import __main__ as program
 from suites.programs.mutation import draw, inside
 from suites.programs.mutation import run as running
@@ -23,6 +25,19 @@ from suites.programs.mutation.relevance import TEST, Ran, lines_to_watch, releva
 from suites.programs.mutation.run import Store, baseline, control, run
 
 SMALL = "source2token"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_interpreter() -> Iterator[None]:
+    """Begun once for all tests of this module, each task in a child of its own as ever."""
+    preload, env = running.PRELOAD, running.ONE_THREAD
+
+    def run_all(tasks: Sequence[Any], workers: int, **options: Any) -> Iterator[Any]:
+        assert options == {"preload": preload, "env": env}
+        return pool.run(tasks)
+
+    with Pool(1, preload=preload, env=env) as pool, mock.patch.object(running, "run_all", run_all):
+        yield
 
 
 def planted(file: str, line: str, becomes: str, unit: str = SMALL) -> Mutant:
