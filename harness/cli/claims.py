@@ -49,10 +49,7 @@ def run_claims(options: ClaimsOptions) -> int:
         {
             "published": source.published,
             "devices": titles,
-            "score": {
-                key: {sort: dict(counts) for sort, counts in s.counts.items()}
-                for key, s in scores.items()
-            },
+            "score": scores,
             "failed": [v.id for v in failed],
             "claims": [v.as_json() for v in verdicts],
         },

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reports.claims.ledger import LedgerScore, ledger, score, score_lines, shown
+from reports.claims.ledger import ledger, score, score_lines, shown
 from reports.claims.record import SORTS, Claim, load_claims, whose_text
 from reports.claims.verdict import ANSWERS, RATIOS, Answer, Verdict
 
@@ -12,7 +12,6 @@ __all__ = [
     "SORTS",
     "Answer",
     "Claim",
-    "LedgerScore",
     "Verdict",
     "ledger",
     "load_claims",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from harness.case import parse
@@ -221,23 +221,6 @@ def _hardware(records: Sequence[Mapping[str, Any]]) -> str:
     return SAME_CLASS if kinds == {"cuda"} else OTHER_CLASS
 
 
-@dataclass(frozen=True)
-class LedgerScore:
-    """How many published claims have which verdict on one device, by sort; there is no sum over
-    sorts.
-
-    `failed` are exact claims that do not hold, checks of ours among them.
-    """
-
-    counts: Mapping[Sort, Mapping[str, int]]
-    failed: tuple[str, ...]
-
-    @property
-    def lines(self) -> list[str]:
-        """``cost: 7 reproduced, 12 not reproduced (less favourable), ...``; one for each sort."""
-        return [f"{sort}: {_in_words(counts)}" for sort, counts in self.counts.items()]
-
-
 def _in_words(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {said}" for said, count in counts.items())
 
@@ -248,8 +231,8 @@ def _place(said: str) -> tuple[int, str]:
     return [*ANSWERS, answer].index(answer), said
 
 
-def score(verdicts: Sequence[Verdict], device: str = "") -> LedgerScore:
-    """Count the verdicts of one device, with those that need none.
+def score(verdicts: Sequence[Verdict], device: str = "") -> dict[Sort, Counter[str]]:
+    """Count the verdicts of one device, with those that need none, sort by sort: no sum is formed.
 
     Checks of ours, claims that are tried on other data than the paper's, and those that another
     claim's measurement decides too are not counted.
@@ -266,8 +249,7 @@ def score(verdicts: Sequence[Verdict], device: str = "") -> LedgerScore:
         )
         for sort in SORTS
     }
-    failed = tuple(v.id for v in mine if v.failed_exactly)
-    return LedgerScore({sort: found for sort, found in counts.items() if found}, failed)
+    return {sort: found for sort, found in counts.items() if found}
 
 
 def score_lines(verdicts: Sequence[Verdict], titles: Mapping[str, str]) -> list[str]:
@@ -276,17 +258,18 @@ def score_lines(verdicts: Sequence[Verdict], titles: Mapping[str, str]) -> list[
     What a device has not measured is counted where none has.
     """
     if len(titles) < 2:
-        return score(verdicts, next(iter(titles), "")).lines
+        alone = score(verdicts, next(iter(titles), ""))
+        return [f"{sort}: {_in_words(counts)}" for sort, counts in alone.items()]
     exact = [v for v in shown(verdicts) if v.claim.sort == "exact"]
     if len({v.id for v in exact}) == len(exact):
         # Mathematics is alike on all of them, by whichever tried it; else each tells what it found.
         others = [v for v in verdicts if v.claim.sort != "exact"]
         verdicts = [*others, *(replace(v, device="") for v in exact)]
-    scores = {title: score(verdicts, key).counts for key, title in titles.items()}
+    scores = {title: score(verdicts, key) for key, title in titles.items()}
     lines = []
     for sort in SORTS:
         by_title = {title: counts[sort] for title, counts in scores.items() if sort in counts}
-        first = next(iter(by_title.values()), {})
+        first: Mapping[str, int] = next(iter(by_title.values()), {})
         # What needs no records is alike on all of them, and said once.
         if len(by_title) == len(titles) and all(one == first for one in by_title.values()):
             lines.append(f"{sort}: {_in_words(first)}")

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from reports.claims import ANSWERS, RATIOS, SORTS, Verdict, ledger, score_lines, shown, whose_text
-from reports.claims.ledger import KINDS, devices_of
+from reports.claims.ledger import KINDS
 from reports.claims.printed import load_all
 from reports.contents import page_of
 from reports.core.page import (
@@ -22,7 +22,6 @@ from reports.core.page import (
     says,
     steps,
     together,
-    warns,
 )
 from reports.core.source import Source
 from reports.core.tables import Cell, under
@@ -214,16 +213,3 @@ def _flat(v: Verdict, titles: dict[str, str]) -> dict[str, object]:
     flat["records"] = " ".join(v.keys)
     flat["arithmetic"] = "; ".join(v.steps)
     return flat
-
-
-def score(journal: str) -> Shown:
-    """The score of a journal's ledger for the first page, and every exact claim that fails."""
-    source = devices_of(journal)
-    verdicts = ledger({device.key: device.records for device in source.devices})
-    titles = {d.key: d.title for d in source.devices}
-    failed = [
-        f"{v.id} is an exact claim, and does not hold{f' on {titles[v.device]}' if titles else ''}"
-        for v in verdicts
-        if v.failed_exactly
-    ]
-    return together(says(score_lines(verdicts, titles)), warns(failed))

@@ -14,6 +14,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from harness.records.schema import digest
 from harness.stats import Interval
+from reports.claims.ledger import devices_of
 from reports.core import sizes
 from reports.core.axes import name_rows, note, titled
 from reports.core.forest import Line, draw_rows
@@ -22,7 +23,7 @@ from reports.core.page import Output, Shown, SourcePage, heading, remark, says, 
 from reports.core.source import Source
 from reports.core.style import look, mechanism_of, text_colour
 from reports.core.tables import under
-from reports.pages.claims import score
+from reports.pages.claims import Ledger
 from reports.pages.size.accuracy import accuracy_note, accuracy_numbers, accuracy_table
 from reports.pages.size.answers import Answer, Found, found_at, headline, tells
 
@@ -97,7 +98,8 @@ class Sized(SourcePage):
 
     def score(self) -> Shown:
         """How many of the published claims hold here."""
-        return score("" if self.source.published else str(self.source.folders[0]))
+        journal = "" if self.source.published else str(self.source.folders[0])
+        return Ledger(devices_of(journal), self.place).score()
 
     def _device(self, found: Found) -> Shown:
         shown = [heading(found.device.title), warns(self._warnings(found))]

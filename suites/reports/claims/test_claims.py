@@ -250,15 +250,14 @@ RECORDS = [exact("a"), exact("b", "wrong"), *timed(SECONDS)]
 
 def test_the_score_counts_every_claim_once_and_sums_no_kinds() -> None:
     verdicts = ledger({"d": RECORDS}, claims=SOME)
-    found = score(verdicts, "d")
-    assert found.lines == [
+    assert score_lines(verdicts, {"d": "D"}) == [
         "audit: 1 reproduced",
         "exact: 1 reproduced, 1 not reproduced",
         "cost: 1 reproduced",
         "accuracy: 1 not measured yet",
         "not testable: 1 data",
     ]
-    assert found.failed == ("two",)
+    assert [v.id for v in verdicts if v.failed_exactly] == ["two"]
     assert [v.verdict for v in verdicts] == [
         "reproduced",
         "not reproduced",
@@ -277,9 +276,10 @@ def test_what_is_no_claim_of_the_paper_or_counted_already_is_told_and_not_counte
     verdicts = ledger({"d": RECORDS}, claims=own)
     assert len(verdicts) == len(SOME)
     found = score(verdicts, "d")
-    assert found.counts["exact"] == {"reproduced": 1}
-    assert "cost" not in found.counts
-    assert found.failed == ("two",)  # an exact check that fails, fails
+    assert found["exact"] == {"reproduced": 1}
+    assert "cost" not in found
+    failed = [v.id for v in verdicts if v.failed_exactly]
+    assert failed == ["two"]  # an exact check that fails, fails
     assert change.items() <= verdicts[1].as_json().items()
     assert whose_text(verdicts[1].claim)
     assert not whose_text(verdicts[0].claim)
@@ -315,9 +315,9 @@ def test_without_records_audits_are_settled_all_the_same() -> None:
     assert len(verdicts) == len(CLAIMS)
     assert not any(v.failed_exactly for v in verdicts)
     found = score(verdicts)
-    for sort, counts in found.counts.items():
+    for sort, counts in found.items():
         assert sum(counts.values()) == sum(c.counted and c.sort == sort for c in CLAIMS)
-    assert {*found.counts["cost"]} == {*found.counts["exact"]} == {"not measured yet"}
+    assert {*found["cost"]} == {*found["exact"]} == {"not measured yet"}
     assert {v.claim.kind for v in verdicts if v.wants_records} == {"exact", "measured"}
     decided = {v.claim.kind for v in verdicts if v.verdict != "not testable here"}
     assert decided == {"audit"}

@@ -15,6 +15,7 @@ from scipy import stats
 from harness.records import journal
 from harness.train.task import task
 from reports.claims import ledger, load_claims
+from reports.claims.ledger import devices_of
 from reports.core import frontiers
 from reports.core.costs import Costs
 from reports.core.recipes import trained_alike
@@ -22,7 +23,6 @@ from reports.core.sentences import closing
 from reports.core.source import DeviceRecords, facts, find
 from reports.core.sweeps import sweeps
 from reports.core.trained import against, tied, trained_tasks
-from reports.pages.claims import devices_of
 from suites.support import comparisons
 from suites.support.report_records import BASE, MINE, fingerprint, frontier, write
 
