@@ -78,21 +78,6 @@ class Control:
         return f"{p['phase']}, B{p['batch']} N{p['length']}, {p['dtype']}, {p['settings']}"
 
 
-@dataclass(frozen=True)
-class Margin:
-    """Error and budget of one case at its own shape."""
-
-    case: str
-    error: float
-    budget: float
-    status: str
-
-    @property
-    def margin(self) -> float:
-        """Budget over error; infinite without any error."""
-        return self.budget / self.error if self.error > 0 else np.inf
-
-
 def controls(found: Sequence[Control]) -> Figure:
     """Every block's ratio and the interval, one problem below the other, beside 1."""
     lines = [
@@ -136,11 +121,11 @@ def drift(times: pd.DataFrame, baseline: str) -> Figure | None:
     return figure
 
 
-def margins(found: Sequence[Margin]) -> Figure:
+def margins(found: Sequence[Mapping[str, Any]]) -> Figure:
     """Error over budget of all cases, sorted; one row per implementation."""
     rows: dict[str, list[float]] = {}
     for one in found:
-        rows.setdefault(parse(one.case).name, []).append(one.error / one.budget)
+        rows.setdefault(parse(one["case"]).name, []).append(one["error"] / one["error_budget"])
     names = sorted(rows, key=lambda name: -max(rows[name]))
     figure, axes = row_panel(len(names), 0.33, each=0.24, width=SIZE[0] + 0.4)
     for name in names:
@@ -204,14 +189,19 @@ class Trusted(DevicePage):
         return sorted(found, key=order)
 
     @cached_property
-    def margins(self) -> list[Margin]:
-        """Error and budget of every case that was checked at its own shape, the tightest first."""
+    def margins(self) -> list[dict[str, Any]]:
+        """Error and budget of every case that was checked at its own shape, the tightest first.
+
+        The margin is the budget over the error, infinite without any error.
+        """
         rows = margin_frame(self.device.records).dropna(subset=["error", "budget"])
-        found = [
-            Margin(str(r["case"]), float(r["error"]), float(r["budget"]), str(r["status"]))
-            for _, r in rows.iterrows()
+        margin = np.where(rows["error"] > 0, rows["budget"] / rows["error"], np.inf)
+        found = rows.rename(columns={"budget": "error_budget"}).assign(margin=margin)
+        columns = ["case", "status", "error", "error_budget", "margin"]
+        return [
+            dict(zip(columns, values, strict=True))
+            for values in found[columns].sort_values("margin").itertuples(index=False)
         ]
-        return sorted(found, key=lambda m: m.margin)
 
     def control(self) -> Shown:
         """The baseline against itself under another name."""
@@ -270,40 +260,31 @@ class Trusted(DevicePage):
         """How far inside their budgets the errors are."""
         if not self.margins:
             return remark("No case was checked at its own shape here: attnbench bench does.")
-        over = [m for m in self.margins if m.margin < 1]
+        over = [m for m in self.margins if m["margin"] < 1]
         worst = self.margins[0]
         sentence = (
             f"{len(self.margins)} cases were checked against the float64 oracle at their own "
-            f"shape; {len(over)} are over budget. The tightest is {worst.case}: error "
-            f"{worst.error:.1e}, budget {worst.budget:.1e} (margin {worst.margin:.1f}x)."
+            f"shape; {len(over)} are over budget. The tightest is {worst['case']}: error "
+            f"{worst['error']:.1e}, budget {worst['error_budget']:.1e} "
+            f"(margin {worst['margin']:.1f}x)."
         )
         caption = "Error over budget of each case: right of 1 is wrong, and gives no headline."
-        numbers = [
-            {
-                "case": m.case,
-                "status": m.status,
-                "error": m.error,
-                "error_budget": m.budget,
-                "margin": m.margin,
-            }
-            for m in self.margins
-        ]
         rows = [
             {
-                "case": m.case,
-                "error": f"{m.error:.1e}",
-                "budget": f"{m.budget:.1e}",
-                "margin": f"{m.margin:.3g}x",
-                "status": m.status,
+                "case": m["case"],
+                "error": f"{m['error']:.1e}",
+                "budget": f"{m['error_budget']:.1e}",
+                "margin": f"{m['margin']:.3g}x",
+                "status": m["status"],
             }
             for m in self.margins[:20]
         ]
         more = len(self.margins) - len(rows)
         return together(
             says([sentence], main=True),
-            warns([f"{m.case} is over its error budget" for m in over]),
+            warns([f"{m['case']} is over its error budget" for m in over]),
             self.place.figure("margins", margins(self.margins), caption),
-            self.place.table("margins", numbers, rows, (0, 4)),
+            self.place.table("margins", self.margins, rows, (0, 4)),
             remark(f"The {more} others are in the CSV." if more > 0 else ""),
         )
 

@@ -30,7 +30,7 @@ def test_controls_drift_and_margins_are_counted(
     medians = data.groupby("series")["y"].median()
     assert medians.tolist() == pytest.approx([1.0] * len(medians))
     assert "0 are over budget" in page.errors().plain
-    assert page.margins[0].margin == pytest.approx(20 / RATIOS[DISA])
+    assert page.margins[0]["margin"] == pytest.approx(20 / RATIOS[DISA])
 
 
 def test_what_is_over_budget_or_measured_too_rarely_is_told(
