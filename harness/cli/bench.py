@@ -28,6 +28,7 @@ from harness.options.measure import BenchOptions
 from harness.records import journal
 from harness.records.gpu import gpu_readings
 from harness.records.ratios import Row
+from harness.records.schema import cpu_threads
 from harness.records.sharing import at_work
 from harness.verify.run import fitting
 from reports.core.crossovers import crossovers
@@ -52,7 +53,7 @@ def _plan_line(session: Session) -> str:
     missing = session.missing()
     have = f", {total - missing} of them already there" if missing < total else ""
     return (
-        f"{f['model']} ({f['device']}, {f['threads']} CPU thread{'s' * (f['threads'] != 1)}), "
+        f"{f['model']} ({f['device']}, {cpu_threads(f)}), "
         f"torch {f['torch']}: profile {profile.name}, {len(session.cases)} cases in "
         f"{profile.blocks} blocks, {total} measurements{have}; baseline {profile.baseline}; "
         f"journal {session.folder}; {_end(session, missing)}"

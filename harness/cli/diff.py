@@ -23,6 +23,7 @@ from harness.options.groups import Narrowed, selection_of
 from harness.options.measure import DiffOptions
 from harness.profile import load_profile
 from harness.records import journal
+from harness.records.schema import cpu_threads
 from harness.records.sharing import at_work
 from reports.core.source import DeviceRecords, find
 from reports.core.words import known, time_text
@@ -83,7 +84,7 @@ def _plan_line(session: RevisionSession, journal: Path) -> str:
     apart = [n for n in f if f[n] != session.fingerprints["base"].get(n)]
     more = f"; the environments differ in {', '.join(apart)}" if apart else ""
     return (
-        f"{f['model']} ({f['device']}, {f['threads']} CPU thread{'s' * (f['threads'] != 1)}), "
+        f"{f['model']} ({f['device']}, {cpu_threads(f)}), "
         f"torch {f['torch']}: {session.head.short} against {session.base.short}, "
         f"{len(session.cases)} cases in {blocks} blocks, {3 * len(session.cases) * blocks} "
         f"measurements (the base twice: the A/A control); journal {journal}{more}"

@@ -125,7 +125,10 @@ def handle(position: int = 0) -> Iterator[Any]:
 
 
 def _known_to_torch(position: int) -> str | None:
-    """UUID of CUDA's device, where torch is at work on a GPU: CUDA's order need not be NVML's."""
+    """UUID of CUDA's device, where torch is at work on a GPU: CUDA's order need not be NVML's.
+
+    A MIG instance has one that no card has: its position, or its own entry, tells which it is.
+    """
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return None

@@ -331,6 +331,12 @@ def head(kind: str, case: str, code: str, fingerprint: Mapping[str, Any]) -> dic
     }
 
 
+def cpu_threads(fingerprint: Mapping[str, Any]) -> str:
+    """``2 CPU threads``, as many as a device's records were made with."""
+    count = fingerprint.get("threads")
+    return f"{count} CPU thread{'s' * (count != 1)}"
+
+
 def short_commit(environment: Mapping[str, Any]) -> str:
     """Ten letters of a session's commit; ``+`` behind them where files had been changed."""
     commit = str(environment.get("commit") or "unknown")[:10]

@@ -80,7 +80,7 @@ class DeviceRecords:
         of_it = (
             self.name,
             f"torch {f.get('torch')}",
-            f"{f.get('threads')} CPU thread{'s' * (f.get('threads') != 1)}",
+            schema.cpu_threads(f),
             *(f"{name}={value}" for name, value in sorted(known.items())),
         )
         return ", ".join(of_it) + (f" [{self.key[:6]}]" if self.has_twin else "")

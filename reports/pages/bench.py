@@ -14,6 +14,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from harness.records import journal
 from harness.records.gpu import GpuReading
 from harness.records.ratios import WITHHELD, Row
+from harness.records.schema import cpu_threads
 from reports.core.curves import draw_cost
 from reports.core.gpu import COLUMNS, LEGEND, gpu_lines, gpu_remarks
 from reports.core.html import fill
@@ -50,7 +51,7 @@ def write_page(
     commit = machine.get("commit", "")[:10]
     footer = (
         f"{machine.get('model')} ({machine.get('device')}), torch {machine.get('torch')}, "
-        f"{machine.get('threads')} CPU thread{'s' * (machine.get('threads') != 1)}, commit {commit}"
+        f"{cpu_threads(machine)}, commit {commit}"
     )
     figure = cost(rows, baseline, footer)
     figure.savefig(folder / "cost.svg", bbox_inches="tight", metadata={"Date": None})

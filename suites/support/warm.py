@@ -32,9 +32,10 @@ class Lent:
         self, mode: str, *, preload: Sequence[str] = (), env: Mapping[str, str] | None = None
     ) -> None:
         assert (mode, bool(env)) == ("fork", False), "that wants an interpreter of its own"
-        if _idle:
-            self._own = _idle.pop()
-        else:
+        self._busy = False
+        try:
+            self._own = _idle.pop()  # not looked at first: threads of a pool begin theirs at once
+        except IndexError:
             self._own = Interpreter("fork", preload=PRELOAD)
             atexit.register(self._own.close)
 
@@ -42,11 +43,16 @@ class Lent:
         """Run a task as if the interpreter had been begun now, and here."""
         now = {"folder": str(Path.cwd()), "path": sys.path, "environment": dict(os.environ)}
         told = {"call": call, "given": dict(arguments), **now}
-        return self._own.run(f"{__name__}:at", told, limits)
+        self._busy = True
+        outcome = self._own.run(f"{__name__}:at", told, limits)
+        self._busy = False
+        return outcome
 
     def close(self) -> None:
-        """Leave it to others."""
-        if self._own not in _idle:
+        """Leave it to others; where it is at work, or what it did was interrupted, kill it."""
+        if self._busy:
+            self._own.close()
+        elif self._own not in _idle:
             _idle.append(self._own)
 
     def __enter__(self) -> Self:
