@@ -24,6 +24,7 @@ from harness.measure.cpu_clock import Sampled, sample
 from harness.measure.cuda_clock import events_in_turn
 from harness.measure.run import prepare
 from harness.measure.watch import LOOKS, Watch
+from harness.stats import block_time
 from suites.harness.measure.test_cuda_clock import Simulated
 
 ID = "multi_head.plain-B3-N4-D8-H2-f32-{}-cpu+1-thread"
@@ -286,13 +287,20 @@ def test_nothing_is_called_besides_while_it_is_timed(
     sample([lambda: None], 1, 0.0)
 
 
-@pytest.mark.parametrize(("own", "fine"), [(0.002, True), (0.00215, True), (0.0025, False)])
-def test_a_sample_lasts_as_long_as_the_work_in_it(own: float, fine: bool) -> None:
+@pytest.mark.parametrize(
+    ("own", "of", "fine"),
+    [(0.002, 8, True), (0.00215, 8, True), (0.0025, 8, False), (9.0, 2, False), (9.0, 1, True)],
+)
+def test_a_sample_lasts_as_long_as_the_work_in_it(own: float, of: int, fine: bool) -> None:
+    """Or its block has no time; what can't reach the lower quartile of eight is let be."""
     sampled = Sampled([], [], 1)
-    for _ in range(8):
-        sampled.add(0.002, 0.001, own, own, 1)
-    with nullcontext() if fine else pytest.raises(Wrong, match="8 of 8 samples it took more"):
+    for hidden in [True] * of + [False] * (8 - of):
+        sampled.add(0.002, 0.001, own, own if hidden else 0.002, 1)
+    told = f"in {of} of 8 samples it took more"
+    with nullcontext() if fine else pytest.raises(Wrong, match=told):
         state.refuse_hidden_work(sampled)
+    faked = [0.0] * sampled.hidden + [0.002] * (8 - sampled.hidden)
+    assert (block_time(faked) == 0.002) == fine
 
 
 def test_inputs_differ_by_more_than_a_number() -> None:
