@@ -102,6 +102,17 @@ def margin_frame(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     return _frame(records, "margin", texts, ["error", "budget", "margin"])
 
 
+def _checks(records: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, object]]:
+    """What the last margin of each case says."""
+    rows = margin_frame(records).to_dict("records")
+    return {str(r["case"]): {str(k): v for k, v in r.items()} for r in rows}
+
+
+def verified_cases(records: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """Cases within the error budget at their own shape."""
+    return frozenset(case for case, check in _checks(records).items() if not _unverified(check))
+
+
 def _frame(
     records: Iterable[Mapping[str, Any]], kind: str, texts: list[str], numbers: list[str]
 ) -> pd.DataFrame:
@@ -251,11 +262,11 @@ def summarise(records: Collection[Mapping[str, Any]], baseline: str, heads: int 
     list of Row
         In the order of `time_frame`; controls are not rows, they are the floor.
     """
-    memory, margins = memory_frame(records), margin_frame(records)
+    memory = memory_frame(records)
     read = memory[memory["status"] == "ok"].groupby("case")
     held = read.agg({"peak_bytes": "median", "floor_bytes": "max"})
     peaks = {str(case): (float(p), float(f)) for case, p, f in held.itertuples()}
-    checks = {str(r["case"]): {str(k): v for k, v in r.items()} for r in margins.to_dict("records")}
+    checks = _checks(records)
     rows: list[Row] = []
     for _, group in time_frame(records).groupby(PROBLEM, sort=False):
         of_baseline = (group["name"] == baseline) & group["heads"].isin([0, heads])

@@ -17,10 +17,10 @@ from harness.records.ratios import (
     PROBLEM,
     WITHHELD,
     block_ratios,
-    margin_frame,
     memory_frame,
     summarise,
     time_frame,
+    verified_cases,
 )
 from harness.registry import builtins
 from harness.stats import noise_floor, ratio_interval
@@ -119,10 +119,8 @@ class DeviceFrames:
 
     @cached_property
     def verified(self) -> frozenset[str]:
-        """Cases within the error budget at their own shape."""
-        frame = margin_frame(self.records)
-        good = frame[(frame["status"] == "ok") & frame["margin"].notna()]
-        return frozenset(good["case"])
+        """`verified_cases` of them."""
+        return verified_cases(self.records)
 
     @cached_property
     def withheld(self) -> dict[str, str]:

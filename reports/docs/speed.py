@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from harness.records.ratios import block_ratios, margin_frame, time_frame
+from harness.records.ratios import block_ratios, time_frame, verified_cases
 from harness.stats import ratio_interval
 from reports.core.costs import Costs
 from reports.core.frontiers import reaches
@@ -45,10 +45,8 @@ def frames(
         fits = ~times["control"].astype(bool) & times["name"].isin(names)
         for column, value in where.items():
             fits &= times[column] == value
-        margins = margin_frame(own)
-        good = margins[(margins["status"] == "ok") & (margins["margin"] >= 1)]
         if fits.any():
-            found[title] = times[fits], frozenset(good["case"])
+            found[title] = times[fits], verified_cases(own)
     return found
 
 
