@@ -31,7 +31,7 @@ from reference_impls.kernels import core
 from reference_impls.kernels.call import KernelCall
 from reference_impls.kernels.dropout import PairDropout
 from reference_impls.kernels.geometry import GeometryByLength
-from reference_impls.masks import HeadMask, additive, has_key, runs
+from reference_impls.masks import HeadMask, additive, runs
 from reference_impls.mtsa.layer import PaperLayer, TensorizedLayer
 from reference_impls.mtsa.released import ReleasedLayer
 
@@ -96,13 +96,14 @@ def _stabilised(
     numerator, denominator = _sums(p, e, v, size, keep)  # [H, B, N, d_h] each
     del p, e  # without gradients these go before the next ones come
 
-    closed = ~has_key(groups, n, device, mask).repeat_interleave(size, 0)  # [H, B or 1, N]
+    geometry = geometries.of(n, device)
+    closed = geometry.open_keys(n, mask) == 0  # [H, B or 1, N]
     if mask is not None:
         closed = closed | ~mask  # [H, B, N]
     least = least_denominator(q.dtype, n)
     flagged = (denominator.detach().amin(-1) < least) & ~closed  # [H, B, N]
     a = _quotient(numerator, denominator, closed | flagged)
-    call = KernelCall(q, k, v, s, geometries.of(n, device), mask, scale_t, keep)
+    call = KernelCall(q, k, v, s, geometry, mask, scale_t, keep)
     return core.exact(a, flagged, call)
 
 

@@ -27,7 +27,8 @@ from reference_impls.checks import (
     zero_at_padding,
     zero_bias,
 )
-from reference_impls.masks import has_key, parse_all
+from reference_impls.kernels.geometry import GeometryByLength
+from reference_impls.masks import parse_all
 from reference_impls.mechanism import BadOption
 from reference_impls.mtsa.fused import FusedAttention, parts_of, query_key_value
 from reference_impls.mtsa.layer import (
@@ -170,6 +171,8 @@ class StackedLayer(TensorizedLayer):
 class Centred(TensorizedLayer):
     """A way to attend, on values without their mean; stands before that way among the bases."""
 
+    _geometries: GeometryByLength
+
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, s: Tensor, mask: Tensor | None, rows: Tensor | None
     ) -> Tensor:
@@ -182,7 +185,8 @@ class Centred(TensorizedLayer):
         wide = v.to(core_dtype(v.dtype))
         mean = wide.detach().mean(2, keepdim=True)  # [H, B, 1, d_h]
         a = super().attend(q, k, wide - mean, s, mask, rows)
-        some = has_key(self.masks, v.shape[2], v.device, mask)  # [H, B or 1, N]
+        n = v.shape[2]
+        some = self._geometries.of(n, v.device).open_keys(n, mask) > 0  # [H, B or 1, N]
         return (a + mean * some[..., None]).to(q.dtype)
 
 
