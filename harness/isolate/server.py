@@ -129,9 +129,10 @@ class Server:
             began = time.monotonic()
         worker, pid = self.worker, self._pid()
         assert worker is not None
-        worker.stderr.drain()
-        worker.stderr.clear()  # what an earlier task said
         if worker.tasks is not None:
+            # Not of a fork: it runs, and may have said its last words already.
+            worker.stderr.drain()
+            worker.stderr.clear()  # what an earlier task said
             # A worker that just died is found by the watch.
             with contextlib.suppress(BrokenPipeError):
                 write_all(worker.tasks, line)

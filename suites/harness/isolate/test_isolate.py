@@ -218,6 +218,12 @@ def test_a_death_is_a_crash_that_names_it_and_the_server_lives(
     assert any_mode.pid == server
 
 
+def test_last_words_are_heard_of_who_dies_before_the_server_looks() -> None:
+    with Interpreter(preload=("suites.support.late_parent",)) as interpreter:
+        outcome = perform(interpreter, "end_by_signal", number=signal.SIGSEGV)
+    assert outcome.detail == "killed by SIGSEGV: about to end"
+
+
 def test_a_segmentation_fault_shows_where(fork: Interpreter) -> None:
     outcome = perform(fork, "read_null")
     assert (outcome.status, outcome.detail) == ("crash", "killed by SIGSEGV")
