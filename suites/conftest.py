@@ -6,6 +6,10 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("suites", deadline=None, derandomize=True)
+settings.load_profile("suites")
 
 
 @pytest.fixture(autouse=True, scope="session")

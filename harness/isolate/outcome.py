@@ -63,7 +63,8 @@ class Outcome:
     # `Unsupported`; None otherwise.
     value: Any = None
     detail: str = ""  # one line; empty when ok
-    # Wall time of the whole task, the fork included; a fresh interpreter's start is not.
+    # Wall time of the whole task, the fork included; neither a fresh interpreter's start is, nor
+    # how long it takes to take apart what it held.
     seconds: float = 0.0
     traceback: str = ""  # end of the Python traceback, or of stderr where the process died
     # What was raised: ``usage`` for a mistake of the user's (`detail` is its message then), else

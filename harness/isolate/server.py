@@ -137,13 +137,14 @@ class Server:
             with contextlib.suppress(BrokenPipeError):
                 write_all(worker.tasks, line)
         answer = self._watch(began + task["seconds"], task["serial"])
+        seconds = time.monotonic() - began  # taking apart what it held is no time of the task
         death = worker.exit
         if self.forks or answer is None:
             self._end()
         report: dict[str, Any] = {
             "pid": pid,
             "error": None,
-            "seconds": time.monotonic() - began,
+            "seconds": seconds,
             "answered": answer is not None,
             "exit": death,
             "oom_killed": death == -signal.SIGKILL and processes.oom_kills() > oom_kills,

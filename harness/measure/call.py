@@ -137,6 +137,10 @@ def time(
         value["unchecked"] = f"{found.status}: {found.detail}"
         return replace(timed, value=value, seconds=seconds)
     detail = found.detail
+    if found.status == "crash" and not found.error:
+        # Nothing was raised: whoever killed that process need not be the module.
+        died = f"while a timed call was computed again: {detail}"
+        return replace(found, value=None, detail=died, seconds=seconds)
     if found.status != "wrong":
         detail = f"a timed call can't be computed again: {found.status}: {detail}"
     by = {"found_by": "timed-values"}

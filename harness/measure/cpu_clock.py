@@ -272,7 +272,8 @@ def sample(
         # In turn the first: what a machine does over a round then cancels over two.
         for which in range(len(calls)) if taken % 2 == 0 else reversed(range(len(calls))):
             batch = around[which].before(inner[which])
-            spent, own = process_time(), thread_time()
+            # In this order, here and below: what holds it up between two readings is its own.
+            own, spent = thread_time(), process_time()
             took, lost = watch.sample(calls[which], batch)
             spent, own = process_time() - spent, thread_time() - own
             around[which].after()

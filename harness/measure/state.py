@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import signal
 import sys
 import time
@@ -17,8 +18,9 @@ from harness.measure.checks import Meddling, wrong
 from harness.measure.cpu_clock import APART, Sampled
 
 SLACK, TICK = 1e-3, 1e-2
-"""Seconds that the processor time of all samples may be off, and what each further thread adds:
-that of a thread on another core is known as of the kernel's last tick there."""
+"""Seconds that the processor time of all samples may be off, and what each further thread adds in
+each of them, now too much, now too little: that of a thread on another core is known as of the
+kernel's last tick there."""
 _PROBE_BYTES = 2**20
 MAPPING = "allocator maps large blocks"
 """Only where the allocator was set: else glibc begins and ends this as it likes. Where it was,
@@ -157,7 +159,8 @@ def refuse_more_threads(sampled: Sampled, threads: int, elsewhere: float = 0.0) 
         )
     # Of one thread it shows on a busy machine too, where nobody gets a second core.
     most = sampled.own_seconds if threads == 1 else threads * sampled.running_seconds
-    if sampled.processor_seconds > (1 + APART) * most + SLACK + (threads - 1) * TICK:
+    steps = (threads - 1) * TICK * math.sqrt(len(sampled.samples))
+    if sampled.processor_seconds > (1 + APART) * most + SLACK + steps:
         raise Meddling(
             "cpu-time",
             f"took {sampled.processor_seconds:.3g} s of processor time where its "

@@ -177,7 +177,7 @@ class Watch(Around):
             return
         begun = perf_counter()
         while perf_counter() - begun < PATIENCE:
-            others = process_time() - thread_time()
+            others = -thread_time() + process_time()  # held up in between: rather too much
             sleep(QUIET)
             busy = process_time() - thread_time() - others
             if busy < STILL:

@@ -222,6 +222,7 @@ def test_last_words_are_heard_of_who_dies_before_the_server_looks() -> None:
     with Interpreter(preload=("suites.support.late_parent",)) as interpreter:
         outcome = perform(interpreter, "end_by_signal", number=signal.SIGSEGV)
     assert outcome.detail == "killed by SIGSEGV: about to end"
+    assert 0.3 < outcome.seconds < 1.5, "taking it apart is no time of the task"
 
 
 def test_a_segmentation_fault_shows_where(fork: Interpreter) -> None:
@@ -253,9 +254,8 @@ def test_a_death_for_lack_of_memory_is_oom(
 def test_a_hang_ends_in_time_and_with_it_what_it_started(
     any_mode: Interpreter, tmp_path: Path
 ) -> None:
-    began = time.monotonic()
     outcome = perform(any_mode, "hang", seconds=1.5, how="c", pid_file=str(tmp_path / "pid"))
-    assert 1.5 <= time.monotonic() - began < 2.5
+    assert 1.5 <= outcome.seconds < 2.5
     assert (outcome.status, outcome.detail) == ("timeout", "no result after 1.5 s")
     assert all(gone(pid, within=0) for pid in noted(tmp_path / "pid"))
     assert perform(any_mode, "add", a=1, b=1).value == 2
@@ -354,8 +354,9 @@ def test_a_persistent_worker_is_replaced_only_when_it_broke() -> None:
             assert perform(interpreter, "set_global", value=1).value is None
             assert interpreter.generation == count
         # One that dies between two tasks costs none.
-        os.kill(perform(interpreter, "pid").value, signal.SIGKILL)
-        time.sleep(0.1)
+        worker = perform(interpreter, "pid").value
+        os.kill(worker, signal.SIGKILL)
+        assert gone(worker)
         assert perform(interpreter, "add", a=1, b=1).value == 2
 
 
@@ -385,7 +386,7 @@ def test_a_server_that_does_not_answer_is_given_up(
     monkeypatch.setattr("harness.isolate.interpreter._STOP_SECONDS", 0.1)
     with Interpreter(preload=()) as interpreter:
         pids = tmp_path / "pids"
-        outcome = perform(interpreter, "stop_server", seconds=0.3, pid_file=str(pids))
+        outcome = perform(interpreter, "stop_server", seconds=1.5, pid_file=str(pids))
         assert outcome.status == "timeout"
         assert all(map(gone, noted(pids)))
         assert perform(interpreter, "add", a=1, b=1).value == 2

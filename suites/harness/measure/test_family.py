@@ -55,8 +55,9 @@ class Bench:
     def timed(self, one: Noticed, skip: Sequence[str] = (), seconds: float = 0.02) -> Outcome:
         """Time a module and have another process compute again what it gave."""
         what = {"case": case_of(one), "given": one.given, "skip": list(skip)}
-        # Of under 10 ms of processor time nothing is said: these take far more, however busy it is.
-        seconds = 0.2 if one.check == "cpu-time" else seconds
+        # Of under 10 ms of processor time, and of few samples, nothing is said: these take far
+        # more, however busy it is.
+        seconds = 0.2 if one.check in ("cpu-time", "clock") else seconds
         how = {"seconds": seconds, "rounds": 5, "observe": False, "evidence": True}
         eager = "suites.support.clocked:time_eagerly_compiled"
         task = eager if one.command.endswith("compiled") else call.TIME_CALL
