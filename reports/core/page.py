@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,10 +51,16 @@ def together(*parts: Shown, grid: bool = False) -> Shown:
     return Shown(body, "\n".join(p.plain for p in parts), sentences)
 
 
+LETTER = 4.0
+"""Points that a letter takes on average, in a figure's footer."""
+
+
 def footed(figure: Figure, footer: str) -> Figure:
-    """The figure with device, commits and dates below it, say."""
+    """The figure with device, commits and dates below it, say, in lines no wider than it is."""
     if footer:
-        figure.text(0.005, -0.01, footer, fontsize=6.5, color=SOFT, va="top")
+        letters = int(figure.get_figwidth() * 72 / LETTER)
+        said = textwrap.fill(footer, letters)
+        figure.text(0.005, -0.01, said, fontsize=6.5, color=SOFT, va="top")
     return figure
 
 

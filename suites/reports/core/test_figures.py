@@ -24,7 +24,7 @@ from reports.core.curves import Point, draw_lines
 from reports.core.figure_data import INTERVAL, data_of
 from reports.core.forest import Line, critical_differences, forest
 from reports.core.html import document
-from reports.core.page import Output
+from reports.core.page import Output, footed
 from reports.core.style import CONTRAST, LOOKS, PALETTE, look, luminance, text_colour
 from reports.core.tables import Best, latex, markdown, under
 from reports.core.words import file_name
@@ -186,6 +186,17 @@ def test_names_from_records_stay_in_their_folder(text: str) -> None:
     assert (name == "trec") == (text == "trec")
     texts = ["a/b", "a-b", "a b", "A-B", "a_b"]
     assert len({file_name(t) for t in texts}) == len(texts)
+
+
+def test_what_is_said_below_a_figure_makes_it_no_wider() -> None:
+    def width(said: str) -> float:
+        figure = Figure(figsize=(5.7, 4.2))
+        figure.subplots().set_xlabel("tokens")
+        footed(figure, said)
+        return float(figure.get_tightbbox().width)
+
+    device = "AMD EPYC family 26 model 2 (cpu), torch 2.13.0+cpu, 2 CPU threads, OMP_NUM_THREADS=1"
+    assert width(f"{device}; commits {', '.join(10 * ['3715438b58'])}") <= 5.7 + 0.05
 
 
 def test_labels_are_moved_apart_as_little_as_possible() -> None:
