@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from harness.experiments.costs import epoch_seconds
 from harness.stats import MeanInterval, mean_interval
@@ -152,7 +152,9 @@ def _panel(
         )
     axes.set_xscale("log")
     axes.margins(x=0.08, y=0.08)
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    low, high = axes.get_xlim()
+    narrow = high < 5 * low  # too few powers for ticks at 1, 2 and 5 of each
+    axes.xaxis.set_major_locator(MaxNLocator(4) if narrow else LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.4g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     bare(axes)
