@@ -150,7 +150,8 @@ def test_a_session_goes_on_whatever_a_mechanism_does(
     rows = {row.case.partition(".")[0]: row for row in session.rows()}
     statuses = {**MISBEHAVING, "multi_head": "ok"}
     timed = {r["case"].partition(".")[0]: r["status"] for r in times}
-    assert {rows.pop(TWIN).status, timed.pop(TWIN)} <= {"ok", "unsupported"}
+    # Its answer, or its twin's, which asks how long its parent has waited for a core.
+    assert {rows.pop(TWIN).status, timed.pop(TWIN)} <= {"ok", "unsupported", "wrong"}
     assert timed == {name: statuses[name] for name in timed}
     # In an order that the session draws: what a margin shows to be wrong before is not timed.
     assert timed.keys() >= statuses.keys() - {"Nan", "NanGradient", "LateNan"}

@@ -188,7 +188,7 @@ class MoreProcesses(Attention):
 
 
 class SkipsAfterCalls(Attention):
-    """Returns the last answer again from the twentieth call on."""
+    """Returns the last answer again from the tenth call on."""
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__(d_in, d_out)
@@ -196,7 +196,7 @@ class SkipsAfterCalls(Attention):
         self.last: Tensor
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        if next(self.calls) < 20 or torch.is_grad_enabled() or self.last.shape[:2] != x.shape[:2]:
+        if next(self.calls) < 10 or torch.is_grad_enabled() or self.last.shape[:2] != x.shape[:2]:
             self.last = super().forward(x, mask)
         return self.last
 
