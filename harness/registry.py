@@ -55,7 +55,7 @@ def resolve(dotted: str) -> Any:
                 f"no module {error.name!r} for {dotted!r}; install it, or run from its folder"
             ) from error
         raise UsageError(f"importing {module_name} failed: {error}") from error
-    except Exception as error:  # whatever someone else's module does when it is imported
+    except (Exception, SystemExit) as error:  # whatever someone else's module does when imported
         first = str(error).splitlines()[0] if str(error) else ""
         text = f"importing {module_name} failed: {type(error).__name__}: {first}"
         raise UsageError(text) from error
@@ -140,8 +140,11 @@ class Registry:
         self.extra = tuple(extra)
         self.mechanisms: dict[str, Mechanism] = {**builtins(), **entry_points()}
         self.given_names: tuple[str, ...] = ()
-        for dotted in self.extra:
+        for dotted in dict.fromkeys(self.extra):
             for mechanism in given(dotted):
+                if mechanism.name in self.given_names:
+                    named = f"{mechanism.name!r} is the name of two that --with gives"
+                    raise UsageError(f"{named}: {', '.join(self.extra)}; rename one of them")
                 self.mechanisms[mechanism.name] = mechanism
                 self.given_names += (mechanism.name,)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import io
 import signal
 import sys
 import threading
@@ -148,6 +149,9 @@ def run(arguments: list[str] | None = None) -> int:
     if threading.current_thread() is threading.main_thread():
         # What was begun is put away as after ctrl-C: nothing goes on or stays behind.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a sign that a terminal lacks loses no result
     try:
         result = app(args=arguments, standalone_mode=False)
     except (UsageError, NotVerified) as error:

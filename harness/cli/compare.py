@@ -183,7 +183,7 @@ def _print_task(out: Console, task: str, comparisons: Sequence[Comparison]) -> N
     if len(comparisons) > 1:
         out.print(_verdicts(tables.columns(comparisons), tables.task_rows(comparisons)))
     elif comparisons[0].difference is not None:
-        out.print(_values(comparisons[0]))
+        out.print(values_table(comparisons[0]))
         out.print()
         tests = bare_table("", "")
         tests.show_header = False
@@ -219,13 +219,12 @@ def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     return table
 
 
-def _values(comparison: Comparison) -> Table:
+def values_table(comparison: Comparison) -> Table:
     """Every seed or fold, then means and deviations."""
     unit, d = comparison.unit, comparison.difference
     assert d is not None
-    table = _table(tables.value_columns(comparison), tables.value_rows(comparison))
-    if not d.paired:
-        table.add_column("difference (unpaired)", justify="right")
+    unpaired = [] if d.paired else ["difference (unpaired)"]
+    table = _table([*tables.value_columns(comparison), *unpaired], tables.value_rows(comparison))
     means = [unit.value(d.mean_first), unit.value(d.mean_second), unit.difference(d.difference)]
     table.add_row("mean", *means, style="bold")
     if not math.isnan(d.sd_first):

@@ -94,7 +94,7 @@ class BenchOptions(Measuring, JsonOutput):
     """Verify, then measure time and peak memory, and compare with the baseline.
 
     Killed and started again it goes on where it was. What follows '--' goes to pytest, for
-    example [bold]-- --benchmark-json out.json[/] or [bold]-- -k N256[/].
+    example [bold]-- --benchmark-json=out.json[/] or [bold]-- -k=N256[/].
     """
 
     extra: tuple[str, ...] = argument("For pytest.", r.PYTEST, "-- PYTEST", kind="many")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,9 +13,23 @@ from harness.cli.explain import SECTIONS, about, sections
 from harness.cli.list_ import BEGIN, END, markdown
 from harness.registry import builtins
 from harness.train.task import tasks
-from suites.support.command_line import here
+from suites.support.command_line import environment, here
 
 PAGE = Path(__file__).parents[3] / "docs" / "verify.md"
+
+
+def test_signs_that_a_terminal_lacks_lose_nothing(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "harness", "explain", "mtsa"],
+        cwd=tmp_path,
+        env=environment(PYTHONIOENCODING="ascii"),
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    whole = here("explain mtsa", cwd=tmp_path).stdout
+    assert not whole.isascii()
+    assert len(done.stdout.splitlines()) == len(whole.splitlines())
 
 
 def test_every_task_is_listed_with_its_metrics(tmp_path: Path) -> None:

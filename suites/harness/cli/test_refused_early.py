@@ -153,6 +153,10 @@ explain mtza
     unknown mechanism 'mtza'; did you mean mtsa
 list --with no_such_package:thing
     no module 'no_such_package'
+list --with suites.support.misbehaving.exits:Mean
+    importing suites.support.misbehaving.exits failed: SystemExit: 0
+list --with harness.cli:run --with harness.cli.app:run
+    'run' is the name of two that --with gives: harness.cli:run, harness.cli.app:run; rename one
 plan --effect 1e-9 --sd 1
     more than 10,000,000 are needed
 plan --from . --models mtsa multi_head --task trec --effect 0.5%

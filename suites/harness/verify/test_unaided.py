@@ -32,6 +32,18 @@ class Lost(Attention):
         return super().attend(q, k, v, mask) + self.more.detach()
 
 
+class Weightless(torch.nn.Module):
+    """The mean of every token's features, as often as wanted."""
+
+    def __init__(self, d_in: int, d_out: int) -> None:
+        super().__init__()
+        self.d_out = d_out
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        mean = x.masked_fill(~mask[..., None], 0).mean(2, keepdim=True)
+        return mean.expand(-1, -1, self.d_out).contiguous()
+
+
 class Unheard(Attention):
     """Declares what nobody knows."""
 
@@ -56,6 +68,11 @@ def test_what_is_right_passes_in_every_precision(dtype: str) -> None:
     assert row["value_margin"] > 1
     assert row["gradient_margin"] > 1
     assert row["comparisons"] > 100
+
+
+def test_what_has_no_weights_passes_too() -> None:
+    row = judged(f"{HERE}Weightless")
+    assert row["verdict"] == "ok", row
 
 
 def test_a_gradient_that_is_none_is_told_so() -> None:
