@@ -26,6 +26,7 @@ from harness.train.task import task as find_task
 COUNTS = range(3, 31)
 SHOWN = (3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30)
 PLAIN = Unit(1.0, 4)
+LEAST_LEVEL = 1e-9
 SUSPICIOUS = 0.1
 """Ten points of accuracy: nobody plans for a difference that shows at a glance."""
 
@@ -109,6 +110,11 @@ def run_plan(options: PlanOptions) -> int:
             sd = sd_of_differences(sd, options.correlation)
     effect = effect_of(options.effect, metric)
     plan = SeedPlan(effect, sd, options.power, options.alpha, options.paired, options.comparisons)
+    if plan.level < LEAST_LEVEL:
+        raise UsageError(
+            f"given --alpha {plan.alpha:g} and --comparisons {plan.comparisons:,}; expected "
+            f"{LEAST_LEVEL:g} or more for each comparison, of less no power can be computed"
+        )
     _print_plan(out, plan, unit, estimated=recorded is not None)
     uncertain = None
     if recorded is not None and plan.paired:

@@ -169,6 +169,10 @@ plan --effect 0.5% --sd 0.8
     expected both with % or both without
 plan --effect 0.5 --sd 0.8%
     given --effect 0.5, --sd 0.8%; expected
+plan --effect 1 --sd 1 --alpha 1e-16
+    given --alpha 1e-16 and --comparisons 1; expected 1e-09 or more for each comparison
+plan --effect 1 --sd 1 --comparisons 9223372036854775807
+    given --alpha 0.05 and --comparisons 9,223,372,036,854,775,807; expected 1e-09 or more
 plan --effect 1 --sd 1 --alpha 0.9
     expected the power larger
 plan --effect 1 --sd 1 --unpaired --correlation 0
