@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from harness.errors import UsageError
@@ -27,8 +28,6 @@ LEAST_PAIRS = 3
 """Two pairs leave a factor of thirty between the ends of the deviation's interval."""
 ALIKE = ("task", "vectors", "data", "fingerprint")
 """Fields in which two runs must agree to be paired."""
-OWN = (*HOW_FOUND, "width")
-"""Fields of a recipe that may differ between the two models of a pair."""
 
 Run = Mapping[str, Any]
 Pairs = dict[int, tuple[Run, Run]]
@@ -93,9 +92,7 @@ def recorded_spread(
     wanted = dict(zip(models, recipes, strict=True)) if recipes is not None else {}
     # What a record does not know of a recipe speaks for no other.
     under = [r for r in runs if not wanted or trained_by(r, wanted[r["model"]])]
-    found = max(
-        _pairs(under, models).values(), key=lambda some: (len(some), _newest(some)), default={}
-    )
+    found = max(_pairs(under, models), key=lambda some: (len(some), _newest(some)), default={})
     if len(found) < LEAST_PAIRS:
         raise UsageError(
             f"{len(found)} seeds were trained with both {models[0]} and {models[1]} on {task} "
@@ -111,7 +108,7 @@ def recorded_spread(
             f"all differences of {models[0]} and {models[1]} on {task} are the same: they tell no "
             "spread; give --sd"
         )
-    others = sum(map(len, every.values())) - len(found)
+    others = sum(map(len, every)) - len(found)
     last = max(found.values(), key=lambda pair: _newest({0: pair}))
     return Recorded(
         metric,
@@ -122,20 +119,24 @@ def recorded_spread(
     )
 
 
-def _pairs(runs: Sequence[Run], models: tuple[str, str]) -> dict[str, Pairs]:
-    """The newest run of both models by seed, by setting; runs are the oldest first."""
-    found: dict[tuple[str, str], dict[int, Run]] = {}
+def _pairs(runs: Sequence[Run], models: tuple[str, str]) -> list[Pairs]:
+    """The newest run of both models by seed, for each setting; runs are the oldest first.
+
+    The two may differ in how their recipe was found, and in the width that all runs of one have.
+    """
+    found: dict[str, dict[str, dict[object, dict[int, Run]]]] = {}
     for run in runs:
-        recipe = {k: v for k, v in (run.get("recipe") or {}).items() if k not in OWN}
+        recipe = {k: v for k, v in (run.get("recipe") or {}).items() if k not in HOW_FOUND}
+        width = recipe.pop("width", None)
         setting = schema.digest([recipe, *(run.get(name) for name in ALIKE)])
-        found.setdefault((setting, run["model"]), {})[run["seed"]] = run
-    out = {}
-    for setting in dict.fromkeys(setting for setting, _ in found):
-        first, second = (found.get((setting, model), {}) for model in models)
-        both = sorted(first.keys() & second.keys())
-        if both:
-            out[setting] = {seed: (first[seed], second[seed]) for seed in both}
-    return out
+        of_model = found.setdefault(setting, {}).setdefault(run["model"], {})
+        of_model.setdefault(width, {})[run["seed"]] = run
+    return [
+        {seed: (first[seed], second[seed]) for seed in sorted(both)}
+        for of in found.values()
+        for first, second in product(*(of.get(model, {}).values() for model in models))
+        if (both := first.keys() & second.keys())
+    ]
 
 
 def _newest(pairs: Pairs) -> str:

@@ -128,6 +128,11 @@ def test_only_runs_of_one_setting_are_paired(tmp_path: Path) -> None:
     assert found.seeds == (0, 1, 2, 3, 4)
     assert found.spread.sd.value == pytest.approx(np.std(np.subtract(first, second), ddof=1))
     assert found.others == 3 + 3
+    # Nor are widths, which differ between two models only.
+    time.sleep(0.002)  # stamps are of milliseconds
+    write_runs(tmp_path, [0.1, 0.9], [0.9, 0.1], recipe={"rate": 0.1, "width": 9})
+    wider = recorded_spread(journal.read(tmp_path).records, (A, B), "trec", "accuracy")
+    assert (wider.seeds, wider.spread) == (found.seeds, found.spread)
     # Newer code is another subject: its seeds are not mixed with the older ones.
     time.sleep(0.002)  # stamps are of milliseconds
     write_runs(tmp_path, [0.5, 0.6, 0.8, 0.1], [0.5, 0.7, 0.6, 0.2], code="new")
