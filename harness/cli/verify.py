@@ -62,7 +62,7 @@ def verify_table(rows: Sequence[Mapping[str, Any]]) -> Table:
         bits = row.get("determinism")
         told = ("", "") if bits is None else (same_bits(bits), price(bits))
         table.add_row(
-            escape(row["name"]),
+            escape(_named(row)),
             row["dtype"],
             *cells,
             f"[{colour}]{row['verdict']}[/]",
@@ -72,15 +72,21 @@ def verify_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
+def _named(row: Mapping[str, Any]) -> str:
+    """The implementation, with the options by which one differs from another."""
+    case, of = str(row.get("case") or ""), f"-{row['dtype']}-{row.get('device')}"
+    return case.removesuffix(of) if case.endswith(of) else str(row["name"])
+
+
 def print_verified(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     """The table, and below it a line for everything that is not ok or does not keep its promise."""
     out.print(verify_table(rows))
     for row in rows:
         if row["verdict"] != "ok":
             found_by = f"{row['found_by']}: " if row.get("found_by") else ""
-            say(out, f"{row['name']} {row['dtype']}: {row['verdict']}: {found_by}{row['detail']}")
+            say(out, f"{_named(row)} {row['dtype']}: {row['verdict']}: {found_by}{row['detail']}")
         if told := _broken(row):
-            say(out, f"{row['name']} {row['dtype']}: declared deterministic: {told}")
+            say(out, f"{_named(row)} {row['dtype']}: declared deterministic: {told}")
 
 
 def _broken(row: Mapping[str, Any]) -> str:

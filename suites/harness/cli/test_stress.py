@@ -17,6 +17,17 @@ from harness.verify.beside import SCALES, stress
 from suites.support.command_line import here
 
 
+def test_rows_of_one_implementation_are_told_apart_by_their_options() -> None:
+    row = {"name": "mtsa.fused", "dtype": "f32", "device": "cpu", "verdict": "ok"}
+    cases = ("mtsa.fused-f32-cpu", "mtsa.fused[scale_t=identity]-f32-cpu", "")
+    table = command.verify_table([{**row, "case": case} for case in cases])
+    assert list(table.columns[0].cells) == [
+        "mtsa.fused",
+        r"mtsa.fused\[scale_t=identity]",
+        "mtsa.fused",
+    ]
+
+
 def test_points_cover_inputs_and_scores() -> None:
     points = stress("mtsa.algorithm1", "f64", "cpu")["points"]
     assert [(p["kind"], p["scale"]) for p in points] == [
