@@ -27,6 +27,7 @@ COUNTS = range(3, 31)
 SHOWN = (3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30)
 PLAIN = Unit(1.0, 4)
 LEAST_LEVEL = 1e-9
+"""Of a comparison; further down the quantiles of t and their powers are not computed any more."""
 SUSPICIOUS = 0.1
 """Ten points of accuracy: nobody plans for a difference that shows at a glance."""
 
