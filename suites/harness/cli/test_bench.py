@@ -88,7 +88,8 @@ def test_a_bench_says_what_a_user_needs(measured: tuple[Path, str]) -> None:
     assert all(word in first for word in ("torch", "measurements", "end is predicted"))
     sentences = json.loads((folder / "out.json").read_text())["sentences"]
     assert len(sentences) == 4
-    assert re.search(r"takes \d[\d.]*x \[\d[\d.]*, \d[\d.]*\]", sentences[0])
+    three = r"(?:0\.0\d{2,}|\d\.\d\d|\d\d\.\d|\d{3,})"  # digits, as `ratio_text` writes them
+    assert re.search(rf"takes {three}x \[{three}, {three}\]", sentences[0])
     assert "margin" in sentences[3]
     assert "A/A control" in sentences[3]
     page = (folder / "results" / "index.html").read_text()
