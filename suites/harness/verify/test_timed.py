@@ -10,7 +10,7 @@ import torch
 from harness.inputs import INPUT, OUTPUT, gradient_of
 from harness.isolate import Wrong
 from harness.measure.run import prepare
-from harness.measure.watch import Watch
+from harness.measure.watch import LOOKS, Watch
 from harness.registry import builtins
 from harness.verify import timed
 from harness.verify.budget import Deviation
@@ -47,7 +47,7 @@ class Kinked(Dropping):
 
 
 class Detached(Dropping):
-    """Gives its weights no gradient once it was called three times."""
+    """Gives its weights no gradient once it was called more often than to compute it again."""
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__(d_in, d_out)
@@ -55,7 +55,7 @@ class Detached(Dropping):
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         self.calls += 1
-        weight = self.map.weight.detach() if self.calls > 3 else self.map.weight
+        weight = self.map.weight.detach() if self.calls > 3 * LOOKS else self.map.weight
         return torch.nn.functional.linear(x, weight, self.map.bias)
 
 
@@ -125,7 +125,7 @@ def test_a_gradient_that_is_not_there_any_more_is_named() -> None:
     with pytest.raises(
         Wrong, match=r"a fresh module gives .*the gradient of map\.weight"
     ) as raised:
-        check_timed(case, seen(case, given), given)
+        check_timed(case, seen(case, given, 6 * LOOKS), given)
     assert raised.value.value == {"found_by": "timed-values"}
 
 
