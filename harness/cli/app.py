@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import inspect
 import io
@@ -161,6 +162,11 @@ def run(arguments: list[str] | None = None) -> int:
         message = error.format_message()  # type: ignore[attr-defined]
         if message:  # none when only the help was shown
             print(f"attnbench: {message.rstrip('.')}; see --help", file=sys.stderr)
+        return 2
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        print(f"attnbench: can't write: {error.strerror}; free some space", file=sys.stderr)
         return 2
     except (KeyboardInterrupt, typer.Abort):
         print("attnbench: stopped", file=sys.stderr)

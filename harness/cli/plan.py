@@ -86,7 +86,7 @@ def _recorded(options: PlanOptions, task: Task, out: Console) -> Recorded:
         said = "; ".join(f"{model}: {what}" for model, what in zip(names, used, strict=True))
         lines.append(
             f"these are of {used[0] if len(set(used)) == 1 else said}; {recorded.others} pairs "
-            "under other recipes, vectors or machines not used (--recipe chooses)"
+            "under other recipes, vectors, code or machines not used (--recipe chooses)"
         )
     for line in lines:
         say(out, line)

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 from harness.cli.output import console, say
-from harness.errors import UsageError
 from harness.json_file import write_json
 from harness.options.measure import ReportOptions
 
@@ -19,14 +18,14 @@ def run_report(options: ReportOptions) -> int:
     Raises
     ------
     UsageError
-        If the file of sizes can't be read; or a check is asked for without ``--docs``.
+        If the file of sizes can't be read.
     """
     from reports.core.sizes import read
     from reports.core.source import find
     from reports.site import Built, build
 
-    if options.docs or options.check:
-        return _write_docs(options.docs, options.check)
+    if options.docs:
+        return _write_docs(options.check)
     like = ""
     if options.like is not None:
         read(str(options.like))  # a mistake in it is known before minutes of work
@@ -72,13 +71,11 @@ def run_report(options: ReportOptions) -> int:
     return 1 if report.failures else 0
 
 
-def _write_docs(docs: bool, check: bool) -> int:
+def _write_docs(check: bool) -> int:
     """Write the results of the documentation; with `check` only say what is stale."""
     import reports
     from reports.docs.write import write
 
-    if not docs:
-        raise UsageError("--check: given without --docs; expected attnbench report --docs --check")
     found = write(Path(reports.__file__).resolve().parents[1], check=check)
     screen = console()
     for path in found:

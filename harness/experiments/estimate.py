@@ -54,7 +54,8 @@ def recorded_spread(
 ) -> Recorded:
     """Estimate from the setting under which both models were trained with most seeds.
 
-    Of settings with as many it is the one that was trained last.
+    By the newest code of which there are enough; of settings with as many the one that was trained
+    last.
 
     Parameters
     ----------
@@ -84,15 +85,19 @@ def recorded_spread(
             f"{task} is cross-validated: its folds are given, and more seeds add no test examples; "
             "a plan counts seeds"
         )
-    # Runs of older code are another subject; files of one second are in no order.
-    in_time = sorted(runs, key=lambda r: str(r.get("at")))
-    newest = {r["model"]: r.get("code") for r in in_time}
-    runs = [r for r in in_time if r.get("code") == newest[r["model"]]]
+    runs.sort(key=lambda r: str(r.get("at")))  # files of one second are in no order
     every = _pairs(runs, models)
     wanted = dict(zip(models, recipes, strict=True)) if recipes is not None else {}
     # What a record does not know of a recipe speaks for no other.
     under = [r for r in runs if not wanted or trained_by(r, wanted[r["model"]])]
-    found = max(_pairs(under, models), key=lambda some: (len(some), _newest(some)), default={})
+    ended = {_code(r): str(r.get("at")) for r in runs}  # its last run
+
+    def preference(pairs: Pairs) -> tuple[int, list[str], int, str]:
+        both = next(iter(pairs.values()))
+        codes = sorted(ended[_code(r)] for r in both)
+        return min(len(pairs), LEAST_PAIRS), codes, len(pairs), _newest(pairs)
+
+    found = max(_pairs(under, models), key=preference, default={})
     if len(found) < LEAST_PAIRS:
         raise UsageError(
             f"{len(found)} seeds were trained with both {models[0]} and {models[1]} on {task} "
@@ -122,7 +127,8 @@ def recorded_spread(
 def _pairs(runs: Sequence[Run], models: tuple[str, str]) -> list[Pairs]:
     """The newest run of both models by seed, for each setting; runs are the oldest first.
 
-    The two may differ in how their recipe was found, and in the width that all runs of one have.
+    The two may differ in how their recipe was found, and in the code and the width that all runs of
+    one have.
     """
     found: dict[str, dict[str, dict[object, dict[int, Run]]]] = {}
     for run in runs:
@@ -130,13 +136,18 @@ def _pairs(runs: Sequence[Run], models: tuple[str, str]) -> list[Pairs]:
         width = recipe.pop("width", None)
         setting = schema.digest([recipe, *(run.get(name) for name in ALIKE)])
         of_model = found.setdefault(setting, {}).setdefault(run["model"], {})
-        of_model.setdefault(width, {})[run["seed"]] = run
+        of_model.setdefault((_code(run), width), {})[run["seed"]] = run
     return [
         {seed: (first[seed], second[seed]) for seed in sorted(both)}
         for of in found.values()
         for first, second in product(*(of.get(model, {}).values() for model in models))
         if (both := first.keys() & second.keys())
     ]
+
+
+def _code(run: Run) -> tuple[str, str]:
+    """Runs of other code are another subject."""
+    return run["model"], str(run.get("code"))
 
 
 def _newest(pairs: Pairs) -> str:

@@ -76,13 +76,10 @@ class VerifyOptions(Where, Given, Factory, JsonOutput):
 
     def __post_init__(self) -> None:
         """Refuse what can't be together."""
-        others = [
-            f"--{name}"
-            for name in ("stress", "determinism", "golden", "exact")
-            if getattr(self, name)
-        ]
-        if self.large and others:
-            raise UsageError(f"--large is a run of its own; leave out {' '.join(others)}")
+        kinds = ("large", "stress", "golden", "exact", "determinism")
+        runs = [f"--{name}" for name in kinds if getattr(self, name)]
+        if len(runs) > 1:
+            raise UsageError(f"given {' '.join(runs)}; each is a run of its own, give one")
         if self.stress and self.jobs > 1:
             raise UsageError(
                 f"--jobs: given {self.jobs}; --stress runs one child at a time, leave it out"
@@ -181,6 +178,13 @@ class ReportOptions(JournalFolder, JsonOutput):
         "--docs",
     )
     check: bool = switch("With --docs: write nothing, exit code 1 if one is stale.", "--check")
+
+    def __post_init__(self) -> None:
+        """Refuse what can't be together."""
+        if self.check and not self.docs:
+            raise UsageError("--check is for --docs; expected attnbench report --docs --check")
+        if self.docs and self.like is not None:
+            raise UsageError("--like is of your own report; leave it out beside --docs")
 
 
 @dataclass(frozen=True, kw_only=True)

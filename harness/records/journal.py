@@ -139,8 +139,39 @@ def exists(folder: Path) -> bool:
 
 
 def files(folder: Path) -> list[Path]:
-    """What a journal consists of: its packed file, if there is one, and its sessions in order."""
-    return [*filter(Path.is_file, [packed(folder)]), *sorted(folder.glob("*.jsonl"))]
+    """What a journal consists of: its packed file, if there is one, and its sessions in order.
+
+    Raises
+    ------
+    UsageError
+        If the folder can't be read.
+    """
+    with _reading(folder):
+        inside = folder.iterdir() if folder.is_dir() else ()
+        sessions = sorted(path for path in inside if path.suffix == ".jsonl")
+    return [*filter(Path.is_file, [packed(folder)]), *sessions]
+
+
+def stamp(folder: Path) -> tuple[tuple[str, int, int], ...]:
+    """What changes when anything is appended: name, bytes and time of each file.
+
+    Raises
+    ------
+    UsageError
+        If one can't be read.
+    """
+    with _reading(folder):
+        return tuple((str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in files(folder))
+
+
+@contextlib.contextmanager
+def _reading(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(
+            f"can't read the journal {error.filename or folder}: {error.strerror}"
+        ) from None
 
 
 def _content(path: Path) -> bytes:
@@ -224,12 +255,9 @@ def read(folder: Path) -> Journal:
     journal = Journal()
     seen: dict[str, int] = {}
     replaced: set[int] = set()
-    try:
-        with _uncollected():
-            for path in files(folder):
-                _read_file(path, journal, seen, replaced)
-    except OSError as error:
-        raise UsageError(f"can't read the journal {folder}: {error.strerror}") from None
+    with _reading(folder), _uncollected():
+        for path in files(folder):
+            _read_file(path, journal, seen, replaced)
     if replaced:
         journal.records = [r for i, r in enumerate(journal.records) if i not in replaced]
     return journal

@@ -179,9 +179,9 @@ def by_key(what: str, key: str, known: Mapping[str, T], title: Callable[[T], str
 
 @lru_cache(maxsize=4)
 def _devices(
-    folders: tuple[Path, ...], stamp: tuple[tuple[str, int, int], ...]
+    folders: tuple[Path, ...], stamps: tuple[tuple[tuple[str, int, int], ...], ...]
 ) -> tuple[list[DeviceRecords], list[str]]:
-    """All devices of some journals, the newest first; the `stamp` changes with these."""
+    """All devices of some journals, the newest first; `stamps` change with these."""
     records: dict[str, list[Mapping[str, Any]]] = {}
     prints: dict[str, Mapping[str, Any]] = {}
     sessions: dict[str, list[Mapping[str, Any]]] = {}
@@ -246,14 +246,9 @@ def _gone_on(records: Mapping[str, list[Mapping[str, Any]]]) -> list[tuple[str, 
     return moves
 
 
-def _stamp(folders: Sequence[Path]) -> tuple[tuple[str, int, int], ...]:
-    """What changes when anything is appended: several notebooks of a kernel read one journal."""
-    files = [path for folder in folders for path in journal.files(folder)]
-    return tuple((str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in files)
-
-
 def _read(folders: Sequence[Path], published: bool, says: str, kinds: Sequence[str]) -> Source:
-    every, warnings = _devices(tuple(folders), _stamp(folders))
+    # Several notebooks of a kernel read one journal.
+    every, warnings = _devices(tuple(folders), tuple(map(journal.stamp, folders)))
     devices = [d for d in every if d.has(*kinds)]
     titles = [d.title for d in devices]
     # A device without a twin stays the object that it is, with what was concluded of it.

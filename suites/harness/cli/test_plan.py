@@ -133,11 +133,14 @@ def test_only_runs_of_one_setting_are_paired(tmp_path: Path) -> None:
     write_runs(tmp_path, [0.1, 0.9], [0.9, 0.1], recipe={"rate": 0.1, "width": 9})
     wider = recorded_spread(journal.read(tmp_path).records, (A, B), "trec", "accuracy")
     assert (wider.seeds, wider.spread) == (found.seeds, found.spread)
-    # Newer code is another subject: its seeds are not mixed with the older ones.
-    time.sleep(0.002)  # stamps are of milliseconds
-    write_runs(tmp_path, [0.5, 0.6, 0.8, 0.1], [0.5, 0.7, 0.6, 0.2], code="new")
-    newer = recorded_spread(journal.read(tmp_path).records, (A, B), "trec", "accuracy")
-    assert newer.seeds == (0, 1, 2, 3)
+    # Newer code is another subject: its seeds are not mixed with the older ones, and it is it that
+    # counts as soon as there are enough of it.
+    for count, seeds in ((2, found.seeds), (4, (0, 1, 2, 3))):
+        time.sleep(0.002)  # stamps are of milliseconds
+        new = [0.5, 0.6, 0.8, 0.1], [0.5, 0.7, 0.6, 0.2]
+        write_runs(tmp_path, *(values[:count] for values in new), code=f"new {count}")
+        newer = recorded_spread(journal.read(tmp_path).records, (A, B), "trec", "accuracy")
+        assert newer.seeds == seeds
 
 
 def test_of_recipes_with_as_many_seeds_the_last_one_counts_and_is_named(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 import typer
 from rich.text import Text
 
-from harness.cli import app
+from harness.cli import app, run
 from harness.errors import UsageError
 from harness.experiments.conclusion import conclude
 from harness.experiments.design import Surroundings, make_design
@@ -74,7 +75,7 @@ train mtsa --recipe epochs=٣
 verify bi_lstm --large --device cpu
     --large: large shapes say nothing of these on cpu; expected e.g. mtsa.fused_tiled
 verify --large --stress --exact
-    --large is a run of its own; leave out --stress --exact
+    given --large --stress --exact; each is a run of its own, give one
 bench --nonsense
     No such option: --nonsense
 verify mtza
@@ -197,6 +198,12 @@ sweep --executor ray --jobs 2
     --jobs is for --executor local
 sweep --gpus-per-run 1
     --gpus-per-run is for --executor ray; leave it out
+verify --golden . --stress
+    given --stress --golden; each is a run of its own, give one
+report --docs --like a.toml
+    --like is of your own report; leave it out beside --docs
+report --check
+    --check is for --docs
 verify --stress --jobs 2
     --jobs: given 2; --stress runs one child
 train mtsa --sentence 'a b'
@@ -242,6 +249,19 @@ def test_a_mistake_is_told_before_anything_is_done(
     assert says.replace("TASK", TOY) in done.stderr
     assert done.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full is here")
+def test_a_disk_that_is_full_when_a_table_is_printed_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert run(["list"]) == 2
+        monkeypatch.undo()
+    assert capsys.readouterr().err == (
+        "attnbench: can't write: No space left on device; free some space\n"
+    )
 
 
 @pytest.mark.parametrize(

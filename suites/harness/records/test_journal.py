@@ -203,6 +203,25 @@ def test_a_journal_that_cannot_be_written_is_one_line(
         journal.Writer(tmp_path, {})
 
 
+def test_a_journal_that_cannot_be_read_is_one_line_and_not_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone.jsonl").symlink_to(tmp_path / "nowhere")
+    says = r"can't read the journal .*gone\.jsonl: No such file or directory"
+    with pytest.raises(UsageError, match=says):
+        journal.read(tmp_path)
+    with pytest.raises(UsageError, match=says):
+        journal.stamp(tmp_path)
+
+    def refuse(folder: Path) -> Any:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(UsageError, match=r"can't read the journal .*: Permission denied"):
+        journal.read(tmp_path)
+    assert journal.read(tmp_path / "none").records == []
+
+
 def test_nothing_in_a_record_is_executed(tmp_path: Path) -> None:
     path = _written(tmp_path, "a")
     target = tmp_path / "executed"
