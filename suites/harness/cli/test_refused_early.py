@@ -255,7 +255,7 @@ def test_a_mistake_is_told_before_anything_is_done(
 def test_a_disk_that_is_full_when_a_table_is_printed_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with open("/dev/full", "w", encoding="utf-8") as full:
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
         monkeypatch.setattr(sys, "stdout", full)
         assert run(["list"]) == 2
         monkeypatch.undo()
