@@ -124,7 +124,8 @@ def given(dotted: str) -> tuple[Mechanism, ...]:
         return value
     if not callable(value):
         raise UsageError(f"{dotted} is a {type(value).__name__}; expected a factory or a Mechanism")
-    return (foreign(dotted.partition(":")[2], dotted, f"given by --with {dotted}"),)
+    name = dotted.partition(":")[2].rpartition(".")[2]  # a dot in it would begin an implementation
+    return (foreign(name, dotted, f"given by --with {dotted}"),)
 
 
 class Registry:

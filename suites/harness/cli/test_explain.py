@@ -89,6 +89,15 @@ def test_a_mechanism_of_ones_own_is_explained_as_far_as_it_goes(tmp_path: Path) 
     assert "takes 2 positional arguments but 3 were given" in " ".join(done.stdout.split())
 
 
+def test_a_class_within_another_has_its_own_name_alone(tmp_path: Path) -> None:
+    inside = "import torch\nclass Place:\n    class Mean(torch.nn.Identity): ...\n"
+    (tmp_path / "place.py").write_text(inside)
+    given = "--with place:Place.Mean"
+    assert "Mean.module" in here(f"explain Mean {given}", cwd=tmp_path, code=0).stdout
+    cases = here(f"bench --dry-run --lengths 8 {given} --device cpu", cwd=tmp_path, code=0)
+    assert "\nMean.module-B64-N8-" in cases.stdout
+
+
 SUMS = """
 import torch
 
