@@ -198,6 +198,12 @@ def _check_cases(cases: Sequence[Case], registry: Registry) -> None:
                 f"{case.name!r} can't stand in a case id; use a name without '.' or '-'"
             )
         mechanism, p = registry.mechanism(case.mechanism), case.problem
+        if p.heads and "heads" in dict(case.options):
+            bare = case.name.partition("[")[0]
+            raise UsageError(
+                f"{case.name}: how many heads a case has is no option of it; write "
+                f"{bare}@{dict(case.options)['heads']}"
+            )
         if not (mechanism.takes_heads and p.heads):
             continue
         if p.d_out % p.heads:

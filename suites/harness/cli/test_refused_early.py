@@ -54,6 +54,8 @@ sweep --models mtsa --tasks mirrored_summation --per-gpu 2
     --per-gpu: this sweep is on the CPU
 bench --only mtza
     unknown mechanism 'mtza'; did you mean mtsa
+bench --only mtsa[heads=4]@2
+    mtsa.plain[heads=4]: how many heads a case has is no option of it; write mtsa.plain@4
 bench --only mtsa@3 --width 300x600
     even number
 bench --only mtsa@²
