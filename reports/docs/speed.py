@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from reports.core.costs import Costs
 from reports.core.frontiers import reaches
 from reports.core.page import footed
 from reports.core.source import DeviceRecords, Source, find
+from reports.core.sweeps import LengthSweep, length_of
 from reports.core.tables import markdown, under
 from reports.core.words import bytes_text
 from reports.pages.scaling.figures import curve
@@ -168,10 +170,17 @@ def frontier_table(device: DeviceRecords) -> str:
     return markdown(rows, range(4)) if rows else ""
 
 
+def compared(sweep: LengthSweep) -> tuple[int, int]:
+    """How many lines of a sweep have a ratio of training times, and up to which length."""
+    lines = sweep.lines("training").values()
+    ends = [max((length_of(row) for row in line if row.time), default=0) for line in lines]
+    return sum(map(bool, ends)), max(ends, default=0)
+
+
 def figures(timed: Sequence[Found]) -> dict[str, tuple[Figure, str]]:
     """Costs at one size, and over length: figure and what it says, by name.
 
-    Each of the first device that has what it shows.
+    That at one size is of the first device that has any, the other of the sweep with most lines.
     """
     made = {}
     if found := next((one for one in timed if one.answers), None):
@@ -180,10 +189,11 @@ def figures(timed: Sequence[Found]) -> dict[str, tuple[Figure, str]]:
             footed(glance(found.answers, base, found.where), footer),
             f"Time and peak memory of every mechanism over those of {base}, {found.where}",
         )
-    swept = (one for one in timed if (s := one.measured.sweeps) and s[0].lines("training"))
-    if found := next(swept, None):
+    swept = [(compared(sweep), sweep, one) for one in timed for sweep in one.measured.sweeps]
+    if any(lines for (lines, _), *_ in swept):
+        _, sweep, found = max(swept, key=itemgetter(0))
         device, base = found.device, found.measured.baseline
-        figure = curve("ratio", found.measured.sweeps[0], "training", base, device.name)
+        figure = curve("ratio", sweep, "training", base, device.name)
         made["length"] = (
             footed(figure, device.footer("time")),
             f"Time of a training step over that of {base}, against length",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,10 @@ from harness import cli
 from harness.errors import UsageError
 from reports.core.page import says, together
 from reports.core.source import PUBLISHED, find
+from reports.core.sweeps import LengthSweep
 from reports.docs import speed, write
 from reports.docs.plain import PlainOutput, text_of
+from suites.harness.records.test_ratios import rows_of, sweep_records
 from suites.support.command_line import ROOT
 from suites.support.report_records import write_everything
 
@@ -37,6 +40,16 @@ EVERY = {
     *(f"docs/results/{name}.md" for name in ("speed", "training", "claims", "calibration")),
     *(f"docs/results/figures/{name}.svg" for name in ("glance", "length", "accuracy", "printed")),
 }
+
+
+def test_the_sweep_that_is_drawn_has_most_ratios_and_the_longest() -> None:
+    sizes = dict.fromkeys((16, 64, 256), 0.5)
+    rows = [row for row in rows_of(sweep_records(sizes)) if not row.columns["control"]]
+    sweep = LengthSweep(64, 300, "f32", "eager", tuple(rows))
+    assert speed.compared(sweep) == (1, 256)
+    untimed = tuple(r for r in rows if r.time is None)
+    assert untimed
+    assert speed.compared(replace(sweep, rows=untimed)) == (0, 0)
 
 
 @pytest.mark.nightly
