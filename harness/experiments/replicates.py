@@ -16,6 +16,7 @@ from harness.stats import (
     fold_means,
     holm,
     judged_p,
+    too_few,
 )
 
 Units = Literal["seeds", "folds", "repeated folds"]
@@ -164,7 +165,7 @@ def ruled(found: Sequence[Measured]) -> list[Ruled]:
     comparison without a p-value, or with runs to come, counts among them with 1.
     """
     p_values = holm([judged_p(m.difference) if m.difference and m.ended else 1.0 for m in found])
-    equal = holm([1.0 if m.equivalence_p is None else m.equivalence_p for m in found])
+    equal = holm([_equal_p(m) for m in found])
     out = []
     for m, p, of_equality in zip(found, p_values, equal, strict=True):
         equal_p = None if m.equivalence_p is None else of_equality
@@ -174,6 +175,12 @@ def ruled(found: Sequence[Measured]) -> list[Ruled]:
             verdict = accuracy_verdict(m.difference, higher, equal_p, p if several else None)
         out.append(Ruled(verdict, p, equal_p))
     return out
+
+
+def _equal_p(found: Measured) -> float:
+    """Of the claim of equality; 1 where there is none yet, or nothing may be concluded."""
+    few = found.difference is None or too_few(found.difference)
+    return 1.0 if few or not found.ended or found.equivalence_p is None else found.equivalence_p
 
 
 def pairs_of(design: Record, runs: Iterable[Record]) -> list[Pair]:

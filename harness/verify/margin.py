@@ -100,11 +100,13 @@ def _check_drawn(parsed: Case, registry: Registry, seed: int) -> tuple[dict[str,
         output.backward(cotangent)
     if not bool(torch.isfinite(output).all()):
         return _row("wrong", Deviation("output is not finite", math.inf, 0.0)), False
-    of = {"x": x.grad, **{name: w.grad for name, w in module.named_parameters()}}
+    of = {"x": x, **{n: w for n, w in module.named_parameters() if w.requires_grad}}
+    # One that is not there would be no deviation; as zeros it is what has not been computed.
+    grads = {name: torch.zeros_like(t) if t.grad is None else t.grad for name, t in of.items()}
     slopes = {
         name: numpy64(grad[samples] if name == "x" else grad)
-        for name, grad in of.items()
-        if training and grad is not None
+        for name, grad in grads.items()
+        if training
     }
     if subject is not None or mechanism.oracle is None:
         assert subject is not None

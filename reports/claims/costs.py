@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
-from harness.records.ratios import block_ratios
+from harness.records.ratios import TELLING, block_ratios
 from harness.stats import ratio_interval
 from reports.claims.device import DeviceFrames, alternatives, not_measured, same_form
 from reports.claims.printed import size_text
@@ -73,13 +73,8 @@ def _ratio(
             continue
         keys = device.keys(*pair, kinds=kinds)
         over = " over ".join(_name(device.by_case[case]) for case in pair)
-        for case in pair:
-            if case not in device.verified:
-                said = f"{over}: {case} is not verified at this shape."
-                return replace(one, reason=said, keys=keys, answer="undecided")
-            if "time" in kinds and case in device.withheld:
-                said = f"{over}: {case}: withheld: {device.withheld[case]}"
-                return replace(one, reason=said, keys=keys, answer="undecided")
+        if fault := _fault(device, pair, kinds):
+            return replace(one, reason=f"{over}: {fault}.", keys=keys, answer="undecided")
         return replace(one, reason=f"{over}: {one.reason}", keys=keys)
     if failed:
         return Evidence(reason=f"{failed}: no ratio.", answer="undecided")
@@ -88,6 +83,16 @@ def _ratio(
     what = f"no {names[0]} beside {names[1]} at batch {p['batch']}, N = {p['length']}"
     profile = "paper" if "second_width" in p else ""  # which has both widths in one session
     return not_measured(what, _bench(names, p["batch"], [p["length"]], profile))
+
+
+def _fault(device: DeviceFrames, cases: Iterable[str], kinds: Sequence[str]) -> str:
+    """Why nothing is concluded from the first of some cases that is so; empty for none."""
+    for case in cases:
+        if case not in device.verified:
+            return f"{case} is not verified at this shape"
+        if "time" in kinds and case in device.withheld:
+            return f"{case}: withheld: {device.withheld[case].rstrip('.')}"
+    return ""
 
 
 def time_ratio(claim: Claim, device: DeviceFrames) -> Evidence:
@@ -126,10 +131,8 @@ def memory_ratio(claim: Claim, device: DeviceFrames) -> Evidence:
 
 
 def _peaks(device: DeviceFrames, first: str, second: str) -> Evidence | None:
-    peaks = []
-    for case in (first, second):
-        frame = device.memory[device.memory["case"] == case]
-        peaks.append(dict(zip(frame["block"].astype(int), frame["peak_bytes"], strict=True)))
+    held = [device.memory[device.memory["case"] == case] for case in (first, second)]
+    peaks = [dict(zip(f["block"].astype(int), f["peak_bytes"], strict=True)) for f in held]
     blocks = sorted(peaks[0].keys() & peaks[1].keys())
     if not blocks:
         return None
@@ -139,8 +142,10 @@ def _peaks(device: DeviceFrames, first: str, second: str) -> Evidence | None:
     readings = f"{len(blocks)} reading{'s' * (len(blocks) > 1)}"
     few = len(blocks) < LEAST_READINGS
     least = f", a verdict needs {LEAST_READINGS}" if few else ""
-    said = f"{size_text(t.ratio)}x ({sizes}; {readings}{least})."
-    return Evidence(t.ratio, low, high, said, answer="undecided" if few else None)
+    noise = any(f["peak_bytes"].median() <= TELLING * f["floor_bytes"].max() for f in held)
+    small = f"; a peak is within {TELLING} times what two readings differ by" if noise else ""
+    said = f"{size_text(t.ratio)}x ({sizes}; {readings}{least}{small})."
+    return Evidence(t.ratio, low, high, said, answer="undecided" if few or noise else None)
 
 
 def slope(claim: Claim, device: DeviceFrames) -> Evidence:
@@ -159,7 +164,7 @@ def slope(claim: Claim, device: DeviceFrames) -> Evidence:
     sweeps = [
         group
         for _, group in frame[frame["status"] == "ok"].groupby(
-            ["name", "heads", "batch", "d_in"], sort=False
+            ["name", "heads", "batch", "d_in", "d_out"], sort=False
         )
         if group["length"].nunique() > 1
     ]
@@ -179,7 +184,10 @@ def slope(claim: Claim, device: DeviceFrames) -> Evidence:
     said = f"{group['name'].iloc[0]}, {p['cost']}, N = {fit.lengths[0]} to {fit.lengths[-1]}: {fit}"
     low, high = (fit.slope, fit.slope) if math.isnan(fit.low) else (fit.low, fit.high)
     answer: Answer | None = "undecided"
-    if fit.lengths[-1] < p["reach"]:
+    used = dict.fromkeys(str(c) for c in group["case"][group["length"].isin(fit.lengths)])
+    if fault := _fault(device, used, kinds):
+        said += f"; {fault}"
+    elif fit.lengths[-1] < p["reach"]:
         said += f"; the sweep ends before N = {p['reach']}, where the leading term shows"
     elif timed and math.isnan(fit.low):
         said += "; one block holds all lengths: a machine that moved would look the same"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from harness.experiments.conclusion import Comparison, Conclusion
-from harness.experiments.warnings import DECIDED, selecting_everything
+from harness.experiments.warnings import selecting_everything
 from harness.train.task import by_common_recipe
 from reports.claims.device import DeviceFrames, Record, alternatives, first_fitting, same_form
 from reports.claims.record import Claim
@@ -28,14 +28,15 @@ def declared_for(claim: Claim, device: DeviceFrames) -> list[Declared]:
     text's) there is one: one question has one family. First is what has enough runs to conclude
     from and was trained alike (the rest decides nothing), declared before its runs rather than
     exploratory, by a design file rather than by a command, of the names that the claim prefers, by
-    the recipe that the task has for all today, in the largest family. Empty if none is finished.
+    the recipe that the task has for all today, in the largest family. Empty if none has a pair of
+    finished runs; one of which runs failed or are to come is the answer too, an undecided one.
     """
     p = claim.parameters
     found: dict[tuple[int, int], tuple[tuple[Any, ...], Declared]] = {}
     for family in device.conclusions:
         planned, at = family.record.get("plan") is not None, str(family.record.get("at"))
         for c in family.comparisons:
-            if c.task != p["task"] or c.metric != claim.metric or not c.complete:
+            if c.task != p["task"] or c.metric != claim.metric:
                 continue
             common = all(by_common_recipe(r) for r in _finished(c.runs))
             for sign, names in sides_of(claim, c.first, c.second) if c.difference else ():
@@ -83,8 +84,6 @@ def by_design(claim: Claim, declared: Sequence[Declared]) -> Evidence:
     whole = selecting_everything(zip((c.first, c.second), c.sides, strict=True))
     said = ["; ".join([_said(family, c), *whole])]
     said += [f"In another form: {_said(whose, other)}" for whose, other, _ in others]
-    # Of an equality the claim's own margin decides.
-    decided = c.verdict in DECIDED or "positive" not in claim.tolerance
     void = bool(c.flaws or whole or c.verdict in UNDECIDABLE)
     return Evidence(
         scale * d.difference,
@@ -92,8 +91,13 @@ def by_design(claim: Claim, declared: Sequence[Declared]) -> Evidence:
         high,
         f"{'. '.join(said)}.",
         keys_of(c.runs),
-        answer="undecided" if void or not decided else None,
+        answer="undecided" if void or not decided(claim, c.verdict) else None,
     )
+
+
+def decided(claim: Claim, verdict: str) -> bool:
+    """Whether a verdict over a family answers a claim; of an equality its own margin does."""
+    return verdict in ("better", "worse") or "positive" not in claim.tolerance
 
 
 def _said(family: Conclusion, c: Comparison) -> str:

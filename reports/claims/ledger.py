@@ -216,8 +216,10 @@ def _direction(
 
 
 def _hardware(records: Sequence[Mapping[str, Any]]) -> str:
-    """Of the times and memories of one device: all published ones are of GPUs."""
+    """Of the times and memories of one device, empty without: all published ones are of GPUs."""
     kinds = {parse(r["case"]).problem.device for r in records if r["kind"] in ("time", "memory")}
+    if not kinds:
+        return ""
     return SAME_CLASS if kinds == {"cuda"} else OTHER_CLASS
 
 

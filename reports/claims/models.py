@@ -14,11 +14,12 @@ from harness.experiments.costs import epoch_seconds
 from harness.experiments.overall import OverallRow
 from harness.experiments.replicates import unit_of
 from harness.experiments.tables import overall_without
-from harness.experiments.warnings import DECIDED, selecting_everything, training_flaws
-from harness.stats import compare_means, ratio_interval, t_interval
+from harness.experiments.warnings import selecting_everything, training_flaws
+from harness.stats import ALPHA, compare_means, judged_p, ratio_interval, t_interval
 from harness.train.task import by_common_recipe, gathered
 from reports.claims.declared import (
     by_design,
+    decided,
     declared_for,
     judged_in,
     keys_of,
@@ -133,10 +134,13 @@ def accuracy_difference(claim: Claim, device: DeviceFrames) -> Evidence:
     if d.count_first < LEAST_SEEDS:
         said += f": fewer than {LEAST_SEEDS}, nothing is concluded"
         answer = "undecided"
-    # An equality is not concluded from this test.
-    p_value = d.p if answer is None and "positive" in claim.tolerance else math.nan
+    p_value = math.nan
+    if answer is None and "positive" in claim.tolerance:  # of an equality the interval decides
+        p_value = judged_p(d)
+        # Without spread the interval is a point, and says nothing.
+        answer = "undecided" if d.low == d.high and not p_value < ALPHA else None
     how = recipes_told({m.model: m.runs for m in (first, second)})
-    said = f"{said}; p = {d.p:.2g}; {how}; declared in no family."
+    said = f"{said}; p = {judged_p(d):.2g}; {how}; declared in no family."
     return Evidence(scale * d.difference, low, high, said, keys, answer=answer, p=p_value)
 
 
@@ -178,7 +182,7 @@ def difference_over_tasks(claim: Claim, device: DeviceFrames) -> Evidence:
         ),
         judged_in(family),
     ]
-    answer: Answer | None = None if row.verdict in DECIDED else "undecided"
+    answer: Answer | None = None if decided(claim, row.verdict) else "undecided"
     return Evidence(
         scale * d.difference, low, high, f"{'; '.join(said)}.", keys_of(runs), answer=answer
     )
@@ -275,7 +279,8 @@ def _over_sentences(claim: Claim, device: DeviceFrames, field: str, scale: float
         )
     mine = sorted((r for r in looked if r["model"] == models[0]), key=lambda r: str(r.get("at")))
     newest = mine[-1]
-    by_seed = {int(r["seed"]): r for r in mine if r["task"] == newest["task"]}
+    alike = [r for r in mine if r["task"] == newest["task"] and recipe_of(r) == recipe_of(newest)]
+    by_seed = {int(r["seed"]): r for r in alike}
     runs = [by_seed[seed] for seed in sorted(by_seed)]
     found = [r[field][p["number"]] for r in runs]
     means = [scale * float(one["mean"]) for one in found]

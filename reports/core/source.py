@@ -236,12 +236,13 @@ def _gone_on(records: Mapping[str, list[Mapping[str, Any]]]) -> list[tuple[str, 
                 continue
             before = [r for r in declared(some) if file_of(r) == file_of(record)]
             its = wanted.union(*map(run_keys, before), (r["key"] for r in before))
-            parts: tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]] = [], []
-            for r in some:
-                about = (r.get("key"), r.get("design"), r.get("run"))
-                parts[any(one in its for one in about)].append(r)
-            some[:] = parts[False]
-            records[device].extend(parts[True])
+            others = [r for r in some if r["kind"] in ("design", "family") and r["key"] not in its]
+            shared = frozenset[str]().union(*map(run_keys, others))
+            names = ("key", "design", "run")
+            brought = [r for r in some if any(r.get(name) in its for name in names)]
+            # What another comparison of that machine rests on stays there too.
+            some[:] = [r for r in some if not any(r.get(name) in its - shared for name in names)]
+            records[device].extend(brought)
             moves.append((other, device))
     return moves
 

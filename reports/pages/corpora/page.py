@@ -299,7 +299,9 @@ class Corpora(DevicePage):
         return {
             name: one.model
             for (name, one), p in zip(found.items(), adjusted, strict=True)
-            if p < ALPHA and not one.flaws
+            # Ranks are by all runs of each, the difference by those that are paired.
+            if p < ALPHA and (one.difference.difference > 0) == one.model.higher_is_better
+            if not one.flaws
         }
 
     def _judged_by_task(self, name: str, rows: Sequence[Against]) -> Shown:

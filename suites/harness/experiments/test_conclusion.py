@@ -14,7 +14,7 @@ from harness.cli.compare import as_json
 from harness.experiments.conclusion import Conclusion, conclude, conclusions
 from harness.experiments.estimate import Sought
 from harness.experiments.preregistration import designs
-from harness.experiments.replicates import Replicate, replicates, units_of
+from harness.experiments.replicates import Replicate, measured, replicates, ruled, units_of
 from harness.experiments.tables import columns, omnibus, overall_rows, reading, task_rows, tied_on
 from harness.stats import chances, compare_means, friedman
 from suites.support.comparisons import RECIPE, A, B, compared, design, family, judged, run, runs
@@ -102,6 +102,23 @@ def test_claims_of_equality_are_adjusted_by_themselves() -> None:
         assert c.chances == chances(c.difference, True, 0.02)
 
 
+@pytest.mark.parametrize(("count", "there"), [(8, 7), (4, 4)], ids=["unfinished", "too few"])
+def test_equality_of_what_is_to_come_counts_among_them_with_one(count: int, there: int) -> None:
+    """Its own p by the runs that are there is no answer, and adds none to the others' chances."""
+    low = [0.79, 0.81, 0.795, 0.805, 0.792, 0.808, 0.798, 0.802]
+    wide = [0.8 + 1.9 * (v - 0.8) for v in low]
+    designs = design(count, "a.x", margin=0.01), design(8, "b.x", margin=0.01)
+    near = [0.8 + 0.1 * (v - 0.8) for v in low]
+    records = [*runs(B, [0.8] * 8), *runs("a.x", near[:there]), *runs("b.x", wide)]
+    first, second = (measured(one, records) for one in designs)
+    assert first.equivalence_p is not None
+    assert first.equivalence_p < 0.001
+    assert 0.025 < (second.equivalence_p or 1) < 0.05
+    told = ruled([first, second])[1]
+    assert told.verdict == "undecided"
+    assert told.equal_p == pytest.approx(2 * (second.equivalence_p or 1))
+
+
 def trained_unlike(unlike: Sequence[str]) -> Conclusion:
     """Two models and the baseline; of some tasks the last one was trained for 1.5 times as many."""
     tasks = FIVE[:3]
@@ -177,6 +194,8 @@ def test_models_of_a_task_are_ranked_by_the_seeds_that_all_finished() -> None:
     assert found.omnibus.ranks["disa.plain"] == 1.0, "less error is better"
     lost = diverged(["disa.plain", "none.fused"], ["trec"], {"disa.plain": [0]})
     assert lost.ties["trec"].omnibus.blocks == SEEDS - 1
+    unpaired = diverged(["disa.plain", "none.fused"], ["trec"], {"disa.plain": [0]}, paired=False)
+    assert unpaired.ties["trec"].omnibus.blocks == SEEDS - 1
     running = family(["disa.plain", "none.fused"], ["trec"])
     some = [running, *runs(B, noisy(0.8, 0)), *runs("disa.plain", noisy(0.9, 1))]
     assert conclude(running, some).ties == {}, "runs are to come"
@@ -245,9 +264,11 @@ def test_what_is_over_tasks_needs_tasks() -> None:
     assert (partly.tasks, partly.left_out) == (("trec", "cr"), ("mr",))
 
 
-def diverged(models: list[str], tasks: list[str], failing: dict[str, list[int]]) -> Conclusion:
+def diverged(
+    models: list[str], tasks: list[str], failing: dict[str, list[int]], **more: Any
+) -> Conclusion:
     """Seed 0 is hard for everyone; the baseline is the best with every seed, and disa the worst."""
-    record = family(models, tasks)
+    record = family(models, tasks, **more)
     records = [record]
     hard = np.array([-0.4, 0, 0, 0, 0, 0])
     for number, task in enumerate(tasks):
@@ -276,6 +297,9 @@ def test_a_diverged_run_does_not_decide_the_ranks() -> None:
         assert told in found.warnings
     alike = diverged(["disa.plain", "none.fused"], tasks, {})
     assert alike.overall.warnings == ()
+    unpaired = diverged(["disa.plain", "none.fused"], tasks, {"disa.plain": [0]}, paired=False)
+    assert unpaired.overall.ties.omnibus.ranks == ranks
+    assert told in unpaired.overall.warnings
 
 
 def test_a_task_without_a_common_replicate_is_left_out() -> None:

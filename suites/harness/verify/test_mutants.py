@@ -5,12 +5,15 @@ from __future__ import annotations
 import importlib
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 
 from harness.registry import Registry, builtins
+from harness.verify import margin
 from harness.verify.batches import Batch, batches
 from harness.verify.check import check_drawn
 from harness.verify.margin import check_case
@@ -53,6 +56,42 @@ def test_a_wrong_implementation_has_no_margin_at_a_benchmarks_shape(phase: str) 
     right = check_case(f"multi_cnn.conv-B4-N32-D24-f32-{phase}-cpu+1-thread")
     assert right["verdict"] == "ok"
     assert right["margin"] > 1
+
+
+class Cut(torch.nn.Module):
+    """Another module, without gradients of some weights or of its input."""
+
+    def __init__(self, whole: torch.nn.Module, without: Sequence[str]) -> None:
+        super().__init__()
+        self.whole, self.without = whole, without
+
+    def named_parameters(self, *given: Any, **more: Any) -> Any:
+        return self.whole.named_parameters(*given, **more)
+
+    def state_dict(self, *given: Any, **more: Any) -> Any:
+        return self.whole.state_dict(*given, **more)
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        weights = {n: w.detach() if n in self.without else w for n, w in self.named_parameters()}
+        given = x.detach() if "x" in self.without else x
+        return torch.func.functional_call(self.whole, weights, (given, mask))
+
+
+@pytest.mark.parametrize("without", [(), ("q_w",), ("k_w", "v_w", "o_w"), ("x",)], ids=str)
+def test_a_gradient_that_was_never_computed_has_no_margin(
+    without: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What skips its work would be timed, and called verified."""
+    real = margin.case_module
+
+    def cut(*given: Any) -> Any:
+        mechanism, implementation, module = real(*given)
+        return mechanism, implementation, Cut(module, without)
+
+    monkeypatch.setattr(margin, "case_module", cut)
+    row = check_case("multi_head.sdpa-B2-N16-D32-H2-f32-training-cpu")
+    assert row["verdict"] == ("wrong" if without else "ok"), row
+    assert not without or row["what"].removeprefix("grad of ") in without
 
 
 @pytest.mark.parametrize("phase", ["forward", "training"])

@@ -63,6 +63,41 @@ def test_a_claim_is_judged_in_the_declared_family() -> None:
     assert "judged in 6 models against multi_head.sdpa on trec" in found.reason
 
 
+@pytest.mark.parametrize("status", ["diverged", "missing"])
+def test_of_a_declared_comparison_without_all_its_runs_nothing_else_is_the_answer(
+    status: str,
+) -> None:
+    """Not what the finished ones show by a test that nobody declared."""
+    ours = "mtsa_released.fused"
+    plan = {"file": "p.toml", "sha256": "p", "void": ["failed runs"], "hours": 9.0}
+    declared = {**family([ours, *OTHERS], ["trec"]), "plan": plan}
+    records = [declared, *trained(ours, *OTHERS, gain=0.05)]
+    assert verdict(records).verdict == "reproduced"
+    lost = next(r for r in records if r.get("model") == ours)
+    records.remove(lost)
+    if status != "missing":
+        records.append({**{k: v for k, v in lost.items() if k != "test"}, "status": status})
+    found = verdict(records)
+    assert found.verdict == "undecided"
+    assert ("unfinished" if status == "missing" else "not counted: failed runs") in found.reason
+    assert "declared in no family" not in found.reason
+
+
+def test_what_is_practically_equal_is_not_above_zero() -> None:
+    """Its own interval may be, which is not corrected for the family."""
+    ours, small = "mtsa_released.fused", 0.0012
+    records = [family([ours, *OTHERS], ["trec"], margin=0.05), *trained(ours, *OTHERS, gain=small)]
+    for r in records:
+        if r.get("model") == ours:
+            base = float(spread(1)[r["seed"]])
+            r["test"] = {"accuracy": base + small + 0.001 * float(spread(9)[r["seed"]] - 0.8) * 100}
+    (judged, *_) = conclude(records[0], records).comparisons
+    assert judged.verdict == "practically equal"
+    assert judged.difference.low > 0
+    assert (judged.adjusted_p or 0) > 0.05
+    assert verdict(records).verdict == "undecided"
+
+
 def test_what_was_declared_before_its_runs_stands_before_what_was_not() -> None:
     exploratory = {**design(6, "mtsa_released.fused"), "at": "2026-01-03", "session": "late"}
     before = design(6, "mtsa.fused")

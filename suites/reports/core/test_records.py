@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from scipy import stats
 
+from harness.experiments.conclusion import conclusions
 from harness.records import journal
 from harness.train.task import task
 from reports.claims import ledger, load_claims
@@ -20,11 +21,39 @@ from reports.core import frontiers
 from reports.core.costs import Costs
 from reports.core.recipes import trained_alike
 from reports.core.sentences import closing
-from reports.core.source import DeviceRecords, facts, find
+from reports.core.source import DeviceRecords, _gone_on, facts, find
 from reports.core.sweeps import sweeps
 from reports.core.trained import against, tied, trained_tasks
 from suites.support import comparisons
 from suites.support.report_records import BASE, MINE, fingerprint, frontier, write
+
+
+def test_what_goes_on_elsewhere_takes_no_runs_from_what_was_declared_beside_it() -> None:
+    """Two files share the baseline's runs; of one of them another machine did the rest."""
+    base = comparisons.B
+
+    def planned(file: str, model: str, count: int, key: str, at: str) -> dict[str, Any]:
+        plan = {"file": file, "sha256": file, "void": [], "hours": 9.0}
+        told = {"key": key, "question": file, "plan": plan, "at": at, "session": key}
+        return comparisons.design(count, model, **told)
+
+    low = [0.80, 0.81, 0.79, 0.80, 0.82]
+    near = [v + 0.01 * (i % 2) for i, v in enumerate(low)]
+    shared = [*comparisons.runs(base, low), *comparisons.runs(MINE, near)]
+    first = [
+        planned("a", MINE, 5, "a", "2026-01-01"),
+        planned("b", "disa.plain", 5, "b", "2026-01-03"),
+        *shared,
+        *comparisons.runs("disa.plain", near),
+    ]
+    rest = [comparisons.run(m, s, 0.8) for m in (base, MINE) for s in (5, 6, 7)]
+    records = {"m1": first, "m2": [planned("a", MINE, 8, "a8", "2026-01-05"), *rest]}
+    assert _gone_on(records) == [("m1", "m2")]
+    told = {m: [c.comparisons[0] for c in conclusions(some)] for m, some in records.items()}
+    assert [(c.second, c.finished, c.verdict) for c in told["m1"]] == [(base, 5, "undecided")]
+    assert told["m1"][0].first == "disa.plain"
+    assert [(c.first, c.finished) for c in told["m2"]] == [(MINE, 8)]
+    assert not any(r.get("model") == MINE for r in first), "nor is anything shown twice"
 
 
 def test_tasks_hold_the_newest_run_of_each_replicate(device: DeviceRecords) -> None:

@@ -122,6 +122,16 @@ def test_no_win_that_is_not_counted_is_bold(source: Source) -> None:
         assert bool(page._best()) == bold
 
 
+def test_no_mean_over_more_seeds_is_bold_where_the_pairs_say_the_opposite(source: Source) -> None:
+    first = [*(0.80 + 0.002 * (i % 3) for i in range(5)), *[0.9] * 10]
+    second = [0.82 + 0.0021 * (i % 3) for i in range(5)]
+    device = on(source, compared("x", first=first, second=second)).devices[0]
+    page = Corpora(source, device, Output(None, "p"))
+    (task,) = page.corpora
+    assert max(task.models, key=lambda m: m.mean).model == "mtsa.algorithm1"
+    assert page._best() == {}
+
+
 def test_one_seed_has_no_interval_that_could_exclude_zero(source: Source) -> None:
     for count, told in ((1, "one seed or fold has no interval"), (2, "1 of 1 intervals")):
         device = on(source, compared("x", first=HIGH[:count], second=LOW[:count])).devices[0]
