@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,20 +35,21 @@ def test_what_goes_on_elsewhere_takes_no_runs_from_what_was_declared_beside_it()
 
     def planned(file: str, model: str, count: int, key: str, at: str) -> dict[str, Any]:
         plan = {"file": file, "sha256": file, "void": [], "hours": 9.0}
-        told = {"key": key, "question": file, "plan": plan, "at": at, "session": key}
-        return comparisons.design(count, model, **told)
+        told: dict[str, Any] = {"question": file, "plan": plan, "at": at, "session": key}
+        return comparisons.design(count, model, key=key, **told)
 
     low = [0.80, 0.81, 0.79, 0.80, 0.82]
     near = [v + 0.01 * (i % 2) for i, v in enumerate(low)]
     shared = [*comparisons.runs(base, low), *comparisons.runs(MINE, near)]
-    first = [
+    first: list[Mapping[str, Any]] = [
         planned("a", MINE, 5, "a", "2026-01-01"),
         planned("b", "disa.plain", 5, "b", "2026-01-03"),
         *shared,
         *comparisons.runs("disa.plain", near),
     ]
     rest = [comparisons.run(m, s, 0.8) for m in (base, MINE) for s in (5, 6, 7)]
-    records = {"m1": first, "m2": [planned("a", MINE, 8, "a8", "2026-01-05"), *rest]}
+    second: list[Mapping[str, Any]] = [planned("a", MINE, 8, "a8", "2026-01-05"), *rest]
+    records = {"m1": first, "m2": second}
     assert _gone_on(records) == [("m1", "m2")]
     told = {m: [c.comparisons[0] for c in conclusions(some)] for m, some in records.items()}
     assert [(c.second, c.finished, c.verdict) for c in told["m1"]] == [(base, 5, "undecided")]
