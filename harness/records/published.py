@@ -24,11 +24,17 @@ from harness.records import journal, predictions
 UNREAD = ("block", "verify")
 """Kinds that only the session itself reads, to know what is left and how long it takes."""
 SAMPLES = ("samples", "beside_samples")
-"""Of them only their number is read: medians and ratios stand beside them in full."""
+"""Of them only their number is read: medians and ratios stand beside them."""
 OF_EPOCH = ("loss", "seconds", "judging", "passes")
 """No epoch is chosen by them: times, and a loss that is only looked at."""
 DIGITS = 4
 """Kept of a sample, and of those, which is more than a clock can tell twice."""
+MEASURED = ("time", "anchor", "memory", "margin", "run", "calibration")
+"""Kinds of which there are so many that their numbers' digits are most of what is published."""
+MEASURED_DIGITS = 8
+"""Kept of their other numbers: a thousand times more than any page shows."""
+IN_FULL = ("test", "recipe")
+"""Of a run: what is told to be the same of two runs, or not."""
 _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "pb": 0}]
 """For text that is mostly numbers."""
 
@@ -85,14 +91,14 @@ def pack(folder: Path, place: Path) -> Path:
 
 def _short(record: Mapping[str, Any], said: frozenset[str]) -> dict[str, Any]:
     """The record, its samples shortened; without predictions that are not among those packed."""
-    short = {
-        k: [_rounded(v) for v in record[k]] for k in SAMPLES if isinstance(record.get(k), list)
-    }
+    short = {k: _rounded(record[k]) for k in SAMPLES if isinstance(record.get(k), list)}
     if isinstance(epochs := record.get("epochs"), list):
         short["epochs"] = [
             {k: _rounded(v) if k in OF_EPOCH else v for k, v in epoch.items()} for epoch in epochs
         ]
     kept = {**record, **short}
+    if record["kind"] in MEASURED:
+        kept = {k: v if k in IN_FULL else _rounded(v, MEASURED_DIGITS) for k, v in kept.items()}
     if (record.get("predictions") or {}).get("file") not in said:
         kept.pop("predictions", None)
     return kept
@@ -127,8 +133,13 @@ def _clip(calibrations: Iterable[Mapping[str, Any]]) -> None:
         of["waited_us"] = _rounded(float(sum(of["waited_us"].values())))
 
 
-def _rounded(value: Any) -> Any:
-    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
+def _rounded(value: Any, digits: int = DIGITS) -> Any:
+    """A number, or all that a list or a mapping holds, to so many significant digits."""
+    if isinstance(value, list):
+        return [_rounded(one, digits) for one in value]
+    if isinstance(value, dict):
+        return {name: _rounded(one, digits) for name, one in value.items()}
+    return float(f"{value:.{digits}g}") if isinstance(value, float) else value
 
 
 def main(

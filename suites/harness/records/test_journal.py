@@ -66,7 +66,8 @@ def test_only_what_is_read_is_published(tmp_path: Path) -> None:
     second = journal.Writer(tmp_path, {"plan": 2})
     new = {**_time_record("new"), "code": "new", "fingerprint": "f"}
     epoch = {"epoch": 1, "loss": 0.123456, "dev": {"accuracy": 0.123456}, "seconds": 12.3456}
-    second.append({**new, "samples": [0.123456, 3], "median": 0.123456, "epochs": [epoch]})
+    more = {"samples": [0.123456, 3], "median": 0.12345678912, "epochs": [epoch]}
+    second.append({**new, **more, "test": {"mse": 0.12345678912}})
     second.append({**_time_record("other"), "code": "old", "fingerprint": "another machine"})
     second.close()
     first.path.rename(tmp_path / "1.jsonl")
@@ -76,7 +77,8 @@ def test_only_what_is_read_is_published(tmp_path: Path) -> None:
     assert [r["key"] for r in read.records] == ["new", "other"]
     assert [s["plan"] for s in read.sessions.values()] == [2]
     assert read.records[0]["samples"] == [0.1235, 3]
-    assert read.records[0]["median"] == 0.123456
+    assert read.records[0]["median"] == 0.12345679
+    assert read.records[0]["test"] == {"mse": 0.12345678912}, "two runs of one value tell it"
     assert read.records[0]["epochs"] == [{**epoch, "loss": 0.1235, "seconds": 12.35}]
 
 
