@@ -100,7 +100,7 @@ def _check_drawn(parsed: Case, registry: Registry, seed: int) -> tuple[dict[str,
         output.backward(cotangent)
     if not bool(torch.isfinite(output).all()):
         return _row("wrong", Deviation("output is not finite", math.inf, 0.0)), False
-    of = {"x": x, **{n: w for n, w in module.named_parameters() if w.requires_grad}}
+    of = {"x": x, **trained(module)}
     # One that is not there would be no deviation; as zeros it is what has not been computed.
     grads = {name: torch.zeros_like(t) if t.grad is None else t.grad for name, t in of.items()}
     slopes = {
@@ -113,8 +113,6 @@ def _check_drawn(parsed: Case, registry: Registry, seed: int) -> tuple[dict[str,
         real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if mask is None else mask
         at, where = x.detach()[samples], f"N={p.length}, {arithmetic}"
         point = PosedBatch(at, real[samples], cotangent[samples], where, ((p.length,), seed))
-        for name, weight in trained(module).items() if training else ():
-            slopes.setdefault(name, numpy64(torch.zeros_like(weight)))
         got = Computed({OUTPUT: numpy64(output[samples])}, slopes)
         return _by_itself(subject, module, point, got, seed)
     options, _ = written_out(mechanism, {**mechanism.options, **own})
