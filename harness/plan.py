@@ -75,6 +75,9 @@ def _chosen(registry: Registry, selection: Selection) -> list[tuple[str, int | N
     Options stay behind the name: ``disa.chunked[direction=forward]``.
     """
     asked = [_split(text) for text in selection.only or registry.given_names]
+    for name, heads in asked:
+        if heads and selection.heads:
+            raise UsageError(f"--heads: given {selection.heads} beside {name}@{heads}; give one")
     bare = [(split_name(name)[0], name, heads) for name, heads in asked]
     return [
         (f"{mechanism.name}.{implementation.name}{name.removeprefix(known)}", heads)

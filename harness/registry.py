@@ -149,6 +149,11 @@ class Registry:
                 self.mechanisms[mechanism.name] = mechanism
                 self.given_names += (mechanism.name,)
 
+    @property
+    def flags(self) -> str:
+        """What a command needs to know the same mechanisms, with a space before it."""
+        return "".join(f" --with {dotted}" for dotted in self.extra)
+
     def mechanism(self, name: str) -> Mechanism:
         """Return the mechanism of that name.
 

@@ -74,7 +74,7 @@ def run_explain(options: ExplainOptions) -> int:
     rows = []
     shown = ""
     for name in options.names:
-        mechanism = registry.mechanism(name.partition(".")[0])
+        ((mechanism, _), *_) = registry.select([name])
         text = about(mechanism)
         out.print(f"[bold]{mechanism.name}[/]: {escape(mechanism.summary)}", highlight=False)
         out.print(f"source: {escape(mechanism.source)}", highlight=False)
@@ -85,7 +85,7 @@ def run_explain(options: ExplainOptions) -> int:
             shown = text  # two forms of one package are explained on one page
         elif not text:
             out.print("Nothing is written about it: it has no about.md beside its record.")
-        _print_configurations(out, mechanism)
+        _print_configurations(out, mechanism, registry)
         facts = _facts(name, options.given) if mechanism.name in registry.given_names else None
         if facts is not None:
             _print_facts(out, facts)
@@ -122,7 +122,7 @@ def _print_facts(out: Any, facts: list[tuple[str, str]]) -> None:
     out.print(table)
 
 
-def _print_configurations(out: Any, mechanism: Mechanism) -> None:
+def _print_configurations(out: Any, mechanism: Mechanism, registry: Registry) -> None:
     table = bare_table("configuration", "options", overflow="fold")
     table.columns[0].no_wrap = True
     table.add_row(mechanism.name, escape(_options(mechanism.options)))
@@ -144,4 +144,5 @@ def _print_configurations(out: Any, mechanism: Mechanism) -> None:
             "float32: " + "; ".join(f"{name} {value}" for name, value in numbers),
             highlight=False,
         )
-    out.print(f"\nattnbench verify {mechanism.name}    checks all of it\n", highlight=False)
+    command = f"attnbench verify {mechanism.name}{registry.flags}"
+    out.print(f"\n{escape(command)}    checks all of it\n", highlight=False)

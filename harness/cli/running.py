@@ -55,7 +55,7 @@ def verified_or_refused(
         if row["verdict"] not in ("ok", "unsupported"):
             raise NotVerified(
                 f"{row['name']} is {row['verdict']}, so it is not trained: {row['detail']}; "
-                f"see: attnbench verify {row['name']}"
+                f"see: attnbench verify {row['name']}{around.registry.flags}"
             )
 
 

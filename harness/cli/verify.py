@@ -191,7 +191,10 @@ def verify_oracles(options: VerifyOptions) -> int:
             papers = set() if options.option else {m.name for m, _ in pairs}
             found["exact"] = verify_exact(papers, fingerprint, folder, out)
     if options.exact and not found["exact"]:
-        raise UsageError("--exact: no paper claims anything exact of these; leave the names out")
+        why = "no paper claims anything exact of these; leave the names out"
+        if options.option:
+            why = "what --option changes is not what the papers claim; leave it out"
+        raise UsageError(f"--exact: {why}")
     write_json(options.json_file, found)
     return max(exit_code(rows), exit_code(found.get("exact", ())))
 
@@ -295,10 +298,8 @@ def verify_golden(place: Path, options: VerifyOptions) -> int:
     skipped = sum(line["verdict"] == "skipped" for line in lines)
     write_json(options.json_file, {"rows": lines})
     if len(lines) == skipped:
-        raise UsageError(
-            f"nothing was checked: {len(lines)} golden files below {place}, "
-            "none of a mechanism that is built"
-        )
+        whose = f"of {', '.join(options.names) or 'a mechanism that is built'}"
+        raise UsageError(f"nothing was checked: {len(paths)} golden files at {place}, none {whose}")
     wrong = sum(exit_code([line]) for line in lines)
     out.print(f"{len(lines) - skipped - wrong} ok, {wrong} wrong, {skipped} skipped")
     return int(bool(wrong))

@@ -168,7 +168,8 @@ def _folders(facts: Facts) -> Iterator[Diagnosis]:
     elif facts.data:
         counts = ", ".join(f"{n} {status}" for status, n in sorted(facts.files.items()))
         found, advice = f"{facts.data}: files {counts}", "attnbench data check names them"
-        yield _judged("data folder", facts.files.get("wrong"), found, advice)
+        useless = facts.files.get("wrong") or facts.files.keys() <= {"missing"}
+        yield _judged("data folder", useless, found, advice)
     elif facts.compiled is not None:
         found = "none named: training on real corpora needs one"
         yield Diagnosis("data folder", "ok", f"{found} (docs/data.md)")

@@ -182,6 +182,11 @@ def read_models(options: CompareOptions, registry: Registry) -> list[Model]:
         return [*(m for m in others if meaning(m, registry, tokens) != same), baseline]
     if options.baseline is not None:
         names = (*(names or own or [SUBJECT]), options.baseline)
+    elif len(own) > 1 and len(names) < 2 and not {*own} & {*names}:
+        raise UsageError(
+            f"--with gives {', '.join(own)}; name two of them to compare, or all against one: "
+            f"--baseline {BASELINE}"
+        )
     elif not names:
         names = (own[0] if own else SUBJECT, BASELINE)
     elif len(names) == 1:

@@ -155,7 +155,7 @@ def _tests(comparison: Comparison, d: MeanDifference) -> list[tuple[str, str, st
         ),
         (
             "Hedges g",
-            f"{d.hedges_g:+.2f}",
+            "none of so few" if math.isnan(d.hedges_g) else f"{d.hedges_g:+.2f}",
             f"difference over the spread of {comparison.replicate}s",
         ),
         (

@@ -55,6 +55,11 @@ class TrainOptions(Training, JsonOutput):
         asked = self.sentence or self.sentences is not None
         if asked and not self.look and self.save_attention is None:
             raise UsageError("--sentence is for --look or --save-attention FILE; give that too")
+        if self.look and (self.save_attention is not None or self.again):
+            other = "--again" if self.save_attention is None else "--save-attention"
+            raise UsageError(
+                f"{other}: a look trains if it must and keeps no scores; leave one out"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

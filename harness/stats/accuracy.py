@@ -136,7 +136,7 @@ def compare_means(
         low, high, p = difference - half, difference + half, two_sided(difference, error, freedom)
         both = math.sqrt((sd_first**2 + sd_second**2) / 2)
         plain = len(first) - 1 if paired else sum(counts) - 2
-        if both > 0:
+        if both > 0 and plain > 1:  # for two pairs its correction is zero
             g = difference / both * (1 - 3 / (4 * plain - 1))
         elif not difference:
             g = 0.0

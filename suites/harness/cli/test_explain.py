@@ -93,7 +93,9 @@ def test_a_class_within_another_has_its_own_name_alone(tmp_path: Path) -> None:
     inside = "import torch\nclass Place:\n    class Mean(torch.nn.Identity): ...\n"
     (tmp_path / "place.py").write_text(inside)
     given = "--with place:Place.Mean"
-    assert "Mean.module" in here(f"explain Mean {given}", cwd=tmp_path, code=0).stdout
+    said = here(f"explain Mean {given}", cwd=tmp_path, code=0).stdout
+    assert "Mean.module" in said
+    assert f"attnbench verify Mean {given}    checks all of it" in said
     cases = here(f"bench --dry-run --lengths 8 {given} --device cpu", cwd=tmp_path, code=0)
     assert "\nMean.module-B64-N8-" in cases.stdout
 

@@ -54,6 +54,16 @@ sweep --models mtsa --tasks mirrored_summation --per-gpu 2
     --per-gpu: this sweep is on the CPU
 bench --only mtza
     unknown mechanism 'mtza'; did you mean mtsa
+bench --only mtsa.fused@2 --heads 4
+    --heads: given 4 beside mtsa.fused@2; give one
+frontier mtsa@2 --heads 2
+    --heads: given 2 beside mtsa@2; give one
+train multi_head --task trec --look --save-attention a.npz
+    --save-attention: a look trains if it must and keeps no scores; leave one out
+train multi_head --task trec --look --again
+    --again: a look trains if it must and keeps no scores; leave one out
+compare --with harness.cli:run --with harness.json_file:write_json
+    --with gives run, write_json; name two of them to compare, or all against one: --baseline mult
 bench --only mtsa[heads=4]@2
     mtsa.plain[heads=4]: how many heads a case has is no option of it; write mtsa.plain@4
 bench --only mtsa@3 --width 300x600
@@ -154,6 +164,8 @@ nonsense
     No such command 'nonsense'
 explain mtza
     unknown mechanism 'mtza'; did you mean mtsa
+explain mtsa.nosuch
+    mtsa has no implementation 'nosuch'; it has
 list --with no_such_package:thing
     no module 'no_such_package'
 list --with suites.support.misbehaving.exits:Mean

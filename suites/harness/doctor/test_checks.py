@@ -87,6 +87,7 @@ def test_a_machine_without_faults_is_ready(facts: Facts) -> None:
         ({"launched": Attempt(1.0, "x wrong: y")}, "one checked launch", "bad", "attnbench verify"),
         ({"data_error": "no folder"}, "data folder", "bad", ""),
         ({"files": {"wrong": 2}}, "data folder", "bad", "attnbench data check"),
+        ({"files": {"missing": 30}}, "data folder", "bad", "attnbench data check"),
         ({"journal_error": "/r: Permission denied"}, "results", "bad", "--journal"),
         ({"memory": 2**30}, "memory", "bad", "free some"),
         ({"disk": 2**20}, "disk", "bad", "free some"),

@@ -110,6 +110,8 @@ def test_no_spread_and_single_values() -> None:
     apart = compare_means([0.5, 0.75, 1.0], [0.25, 0.5, 0.75], paired=True)
     assert (apart.low, apart.high, apart.p) == (0.25, 0.25, 0.0)
     assert apart.sign_flip_p == 0.25
+    two = compare_means([0.5, 0.7], [0.6, 0.9], paired=True)
+    assert math.isnan(two.hedges_g), "its correction would make zero of any difference"
     single = compare_means([0.5], [0.25], paired=True)
     assert single.difference == 0.25
     assert all(math.isnan(v) for v in (single.low, single.p, single.hedges_g, single.detectable))

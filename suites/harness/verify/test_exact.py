@@ -175,3 +175,5 @@ def test_verify_records_what_it_checks(
     assert len(list(folder.glob("*.jsonl"))) == 5
     assert command(["verify", "source2token", "--exact", *more]) == 2
     assert "no paper claims anything exact" in capsys.readouterr().err
+    assert command(["verify", "mtsa", "--exact", "--option", "heads=2", *more]) == 2
+    assert "--exact: what --option changes is not what" in capsys.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -102,8 +103,10 @@ def test_a_name_chooses_and_nothing_checked_is_exit_2(
     assert command(one) == 0
     rows = json.loads(file.read_text())["rows"]
     assert {r["name"] for row in rows for r in row["rows"]} == {"resa.masked"}
-    assert command(["verify", "--golden", str(tmp_path)]) == 2
-    assert "nothing was checked" in capsys.readouterr().err
+    for names, whose in ((["mtsa"], "1 golden files at .*, none of mtsa"), ([], "0 golden files")):
+        place = next((FOLDER / "rss").glob("*.npz")) if names else tmp_path
+        assert command(["verify", *names, "--golden", str(place)]) == 2
+        assert re.search(f"nothing was checked: {whose}", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(
