@@ -189,10 +189,11 @@ def test_train_look_writes_a_record_once(tmp_path: Path, data: Path) -> None:
     assert sorted((tmp_path / "j").iterdir()) == before
 
 
-def test_selections_of_a_policy_are_looked_at(tmp_path: Path, data: Path) -> None:
+@pytest.mark.parametrize("model", ["resa", "resan"])
+def test_selections_of_a_policy_are_looked_at(model: str, tmp_path: Path, data: Path) -> None:
     policy = "--recipe epochs=1 --recipe width=24 --recipe policy_steps=2 --recipe policy_epochs=1"
     verified_before(tmp_path / "j")
-    record = looked(f"{LOOK.format('resa')} {policy} --data {data}", tmp_path)
+    record = looked(f"{LOOK.format(model)} {policy} --data {data}", tmp_path)
     numbers = record["sentences"][0]["numbers"]
     assert set(numbers["selected_heads"]) <= {0.0, 1.0}
     assert len(numbers["selected_dependents"]) == 5
