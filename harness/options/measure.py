@@ -80,6 +80,11 @@ class VerifyOptions(Where, Given, Factory, JsonOutput):
         runs = [f"--{name}" for name in kinds if getattr(self, name)]
         if len(runs) > 1:
             raise UsageError(f"given {' '.join(runs)}; each is a run of its own, give one")
+        unread = ("dtypes",) if self.exact else ("dtypes", "option", "jobs")
+        flags = [f"--{name}" for name in unread if getattr(self, name)]
+        if (self.exact or self.golden is not None) and flags:
+            what = "exact claims" if self.exact else "golden files"
+            raise UsageError(f"{' '.join(flags)}: {what} say themselves how; leave it out")
         if self.stress and self.jobs > 1:
             raise UsageError(
                 f"--jobs: given {self.jobs}; --stress runs one child at a time, leave it out"

@@ -212,6 +212,10 @@ sweep --executor ray --jobs 2
     --jobs is for --executor local
 sweep --gpus-per-run 1
     --gpus-per-run is for --executor ray; leave it out
+verify --golden . --dtypes bf16 --option heads=3
+    --dtypes --option: golden files say themselves how; leave it out
+verify mtsa --exact --dtypes f64
+    --dtypes: exact claims say themselves how; leave it out
 verify --golden . --stress
     given --stress --golden; each is a run of its own, give one
 report --docs --like a.toml
