@@ -149,7 +149,8 @@ def _print_plan(out: Console, plan: SeedPlan, unit: Unit, estimated: bool) -> No
     say(
         out,
         f"[bold]{needed} {what}[/] find a difference of {unit.size(plan.effect)} with "
-        f"{plan.power:.0%} power (sd {unit.size(plan.sd)} {of}, two-sided alpha {plan.alpha:g})",
+        f"{100 * plan.power:g}% power (sd {unit.size(plan.sd)} {of}, "
+        f"two-sided alpha {plan.alpha:g})",
         markup=True,
     )
     lines = []
@@ -172,9 +173,9 @@ def _print_plan(out: Console, plan: SeedPlan, unit: Unit, estimated: bool) -> No
 
 
 def _table(plan: SeedPlan, unit: Unit) -> Table:
-    table = bare_table(numbers=("seeds", "power", f"found with {plan.power:.0%} power"))
+    table = bare_table(numbers=("seeds", "power", f"found with {100 * plan.power:g}% power"))
     needed = plan.needed()
-    for count in sorted({*SHOWN, *([needed] if needed in COUNTS else [])}):
+    for count in sorted({*SHOWN, needed}):
         found = difference_found(plan.sd, count, plan.power, plan.paired, plan.level)
         mark = " only described" if count < LEAST_REPLICATES else ""
         style = "bold" if count == needed else ""

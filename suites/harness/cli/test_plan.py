@@ -58,6 +58,11 @@ def test_the_table_shows_the_power_of_few_and_of_many_seeds(tmp_path: Path) -> N
     assert [int(n) for n, _ in rows] == [3, 4, 5, 6, 8, 10, 12, 15, 20, 23, 25, 30]
     assert float(dict(rows)["23"]) == pytest.approx(100 * found["power_by_count"]["23"], abs=0.05)
     assert "only described" in text
+    # That of the answer too where it is more than are usual, and a power that is not quite whole.
+    many, text = planned("--effect 0.2 --sd 0.8 --power 0.9995", tmp_path)
+    assert "99.95% power" in text
+    rows = re.findall(r"^ *(\d+) +[\d.]+%", text, re.MULTILINE)
+    assert int(rows[-1]) == many["needed"] > 100
 
 
 def test_correlation_makes_differences_smaller(tmp_path: Path) -> None:
