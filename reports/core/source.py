@@ -238,10 +238,14 @@ def _gone_on(records: Mapping[str, list[Mapping[str, Any]]]) -> list[tuple[str, 
             its = wanted.union(*map(run_keys, before), (r["key"] for r in before))
             others = [r for r in some if r["kind"] in ("design", "family") and r["key"] not in its]
             shared = frozenset[str]().union(*map(run_keys, others))
-            names = ("key", "design", "run")
-            brought = [r for r in some if any(r.get(name) in its for name in names)]
+            names, there = ("key", "design", "run"), set(map(id, records[device]))
+            found = [r for r in some if any(r.get(name) in its for name in names)]
+            brought = [r for r in found if id(r) not in there]
+            if not brought:
+                continue
             # What another comparison of that machine rests on stays there too.
-            some[:] = [r for r in some if not any(r.get(name) in its - shared for name in names)]
+            gone = its - shared
+            some[:] = [r for r in some if not any(r.get(name) in gone for name in names)]
             records[device].extend(brought)
             moves.append((other, device))
     return moves

@@ -51,6 +51,7 @@ def test_what_goes_on_elsewhere_takes_no_runs_from_what_was_declared_beside_it()
     second: list[Mapping[str, Any]] = [planned("a", MINE, 8, "a8", "2026-01-05"), *rest]
     records = {"m1": first, "m2": second}
     assert _gone_on(records) == [("m1", "m2")]
+    assert _gone_on(records) == [], "what stays and was brought is brought once"
     told = {m: [c.comparisons[0] for c in conclusions(some)] for m, some in records.items()}
     assert [(c.second, c.finished, c.verdict) for c in told["m1"]] == [(base, 5, "undecided")]
     assert told["m1"][0].first == "disa.plain"
