@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isnan
 from statistics import fmean
 
 from harness.experiments.replicates import Measured
@@ -161,9 +160,7 @@ def tied_on(found: Sequence[Measured]) -> Ties | None:
 
 def _shared(found: Sequence[Measured]) -> _Shared:
     """Of one task's comparisons, which have the baseline's runs in common."""
-    # Of unpaired runs one side of a replicate may be missing: it is nan.
-    of_both = ({r for r, v in m.values.of_each.items() if not isnan(sum(v))} for m in found)
-    common = frozenset.intersection(*map(frozenset, of_both))
+    common = frozenset.intersection(*(m.values.both for m in found))
     values: dict[str, list[float]] = {}
     sign = 1 if found[0].design["higher_is_better"] else -1
     for m in found:

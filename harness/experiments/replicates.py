@@ -66,9 +66,14 @@ class Values:
     paired: bool = True  # otherwise a replicate needs one side only: nan stands for the other
 
     @property
+    def both(self) -> frozenset[Replicate]:
+        """Replicates of which both sides are there."""
+        return frozenset(r for r, (a, b) in self.of_each.items() if not math.isnan(a + b))
+
+    @property
     def finished(self) -> int:
         """Of how many replicates both sides are there."""
-        return sum(not math.isnan(a + b) for a, b in self.of_each.values())
+        return len(self.both)
 
     @property
     def rows(self) -> tuple[tuple[int, float, float], ...]:

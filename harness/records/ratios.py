@@ -346,12 +346,17 @@ def _row(
     )
 
 
+def says_nothing(peak: float, floor: float) -> bool:
+    """Whether no ratio is formed of a peak, for what two readings of it differ by."""
+    return peak <= TELLING * floor
+
+
 def _memory(case: str, base: str | None, peaks: Peaks) -> dict[str, Any]:
     """Peak, ratio and floor of a case, as fields of its row, from peaks and floors by case."""
     if case not in peaks:
         return {"peak_bytes": math.nan, "memory_ratio": math.nan}
     (mine, floor), (other, floor_there) = peaks[case], peaks.get(base or "", (math.nan, math.nan))
-    below = mine <= TELLING * floor or other <= TELLING * floor_there
+    below = says_nothing(mine, floor) or says_nothing(other, floor_there)
     return {
         "peak_bytes": mine,
         "memory_ratio": math.nan if below or not other else mine / other,

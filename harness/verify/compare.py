@@ -58,6 +58,11 @@ def numpy64(tensor: torch.Tensor) -> np.ndarray:
     return tensor.detach().to(device="cpu", dtype=torch.float64).numpy().copy()
 
 
+def grad_or_zeros(tensor: torch.Tensor) -> torch.Tensor:
+    """Its gradient; one that was not computed is no deviation unless it counts as zeros."""
+    return torch.zeros_like(tensor) if tensor.grad is None else tensor.grad
+
+
 def computed(
     module: torch.nn.Module,
     x: torch.Tensor,
@@ -95,10 +100,7 @@ def computed(
         [cotangent.to(output.dtype), *(torch.arange(1, len(v) + 1).to(v) for v in learned)],
     )
     of = {"x": x, **{n: p for n, p in module.named_parameters() if p.requires_grad}}
-    gradients = {
-        name: np.zeros(t.shape) if t.grad is None else numpy64(t.grad) for name, t in of.items()
-    }
-    return Computed(values, gradients)
+    return Computed(values, {name: numpy64(grad_or_zeros(t)) for name, t in of.items()})
 
 
 def compare(

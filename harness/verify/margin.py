@@ -22,7 +22,16 @@ from harness.case import Case, Problem, literal, parse
 from harness.registry import Registry, resolve
 from harness.verify.budget import Deviation, worst
 from harness.verify.check import named_weights
-from harness.verify.compare import OUTPUT, Computed, Question, compare, computed, numpy64, off_kinks
+from harness.verify.compare import (
+    OUTPUT,
+    Computed,
+    Question,
+    compare,
+    computed,
+    grad_or_zeros,
+    numpy64,
+    off_kinks,
+)
 from harness.verify.fixture import written_out
 from harness.verify.unaided.judge import at_shape, settled
 from harness.verify.unaided.subject import PosedBatch, Refused, Subject, Void, trained
@@ -100,14 +109,10 @@ def _check_drawn(parsed: Case, registry: Registry, seed: int) -> tuple[dict[str,
         output.backward(cotangent)
     if not bool(torch.isfinite(output).all()):
         return _row("wrong", Deviation("output is not finite", math.inf, 0.0)), False
-    of = {"x": x, **trained(module)}
-    # One that is not there would be no deviation; as zeros it is what has not been computed.
-    grads = {name: torch.zeros_like(t) if t.grad is None else t.grad for name, t in of.items()}
-    slopes = {
-        name: numpy64(grad[samples] if name == "x" else grad)
-        for name, grad in grads.items()
-        if training
-    }
+    slopes = {}
+    if training:
+        grads = {name: grad_or_zeros(t) for name, t in trained(module).items()}
+        slopes = {n: numpy64(g) for n, g in {"x": grad_or_zeros(x)[samples], **grads}.items()}
     if subject is not None or mechanism.oracle is None:
         assert subject is not None
         real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if mask is None else mask

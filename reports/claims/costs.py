@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from harness.records.ratios import TELLING, block_ratios
+from harness.records.ratios import TELLING, block_ratios, says_nothing
 from harness.stats import ratio_interval
 from reports.claims.device import DeviceFrames, alternatives, not_measured, same_form
 from reports.claims.printed import size_text
@@ -142,7 +142,7 @@ def _peaks(device: DeviceFrames, first: str, second: str) -> Evidence | None:
     readings = f"{len(blocks)} reading{'s' * (len(blocks) > 1)}"
     few = len(blocks) < LEAST_READINGS
     least = f", a verdict needs {LEAST_READINGS}" if few else ""
-    noise = any(f["peak_bytes"].median() <= TELLING * f["floor_bytes"].max() for f in held)
+    noise = any(says_nothing(f["peak_bytes"].median(), f["floor_bytes"].max()) for f in held)
     small = f"; a peak is within {TELLING} times what two readings differ by" if noise else ""
     said = f"{size_text(t.ratio)}x ({sizes}; {readings}{least}{small})."
     return Evidence(t.ratio, low, high, said, answer="undecided" if few or noise else None)
