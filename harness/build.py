@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import torch
 
 from harness.case import DTYPES, Case, literal, parse
 from harness.errors import UsageError
-from harness.registry import Registry, resolve
+from harness.registry import Registry, names_heads, resolve
 from reference_impls.mechanism import Implementation, Mechanism, Unsupported
 
 
 def torch_dtype(name: str) -> torch.dtype:
     """Return the torch dtype of a short name such as ``bf16``."""
     return getattr(torch, DTYPES[name])
-
-
-def _accepts_heads(factory: Any) -> bool:
-    """Whether a factory names the parameter itself (``**options`` alone does not count)."""
-    with suppress(TypeError, ValueError):
-        return "heads" in inspect.signature(factory).parameters
-    return False
 
 
 def make(
@@ -39,7 +30,7 @@ def make(
 ) -> torch.nn.Module:
     """Build a module with seeded weights in float32 on the CPU.
 
-    ``heads`` is passed to mechanisms that take it, and to a foreign factory that names it.
+    ``heads`` is passed to mechanisms that take it, and to a factory of others that names it.
 
     Raises
     ------
@@ -48,7 +39,8 @@ def make(
     """
     call = resolve(factory)
     arguments = dict(options)
-    if heads and (mechanism.takes_heads or (not mechanism.folder and _accepts_heads(call))):
+    takes = names_heads(call) if mechanism.takes_heads is None else mechanism.takes_heads
+    if heads and takes:
         arguments.setdefault("heads", heads)
     torch.manual_seed(seed)
     module = call(d_in, d_out, **arguments)

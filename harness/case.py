@@ -7,7 +7,8 @@ An id reads as a configuration, for example
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -229,7 +230,7 @@ def parse_options(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
     Raises
     ------
     UsageError
-        If one has another form, or a character that can't stand in a case id.
+        If one has another form, or a character that can't stand in a case id; for a name twice.
     """
     options = []
     for text in texts:
@@ -239,6 +240,20 @@ def parse_options(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
         if any(c in text for c in ",[]"):
             raise UsageError(f"option: given {text!r}; ',', '[' and ']' can't stand in an id")
         options.append((name, value))
+    return each_once(options)
+
+
+def each_once(options: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """The options themselves.
+
+    Raises
+    ------
+    UsageError
+        If a name stands there twice.
+    """
+    counts = Counter(name for name, _ in options)
+    for name in (name for name, count in counts.items() if count > 1):
+        raise UsageError(f"option: given {name} twice; expected each option once")
     return tuple(options)
 
 

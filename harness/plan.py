@@ -7,7 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.case import CONTROL, PHASES, Case, Problem, parse, setting, split_name, unique
+from harness.case import (
+    CONTROL,
+    PHASES,
+    Case,
+    Problem,
+    each_once,
+    parse,
+    setting,
+    split_name,
+    unique,
+)
 from harness.errors import UsageError
 from harness.options.groups import Selection
 from harness.options.readers import POSITIVE
@@ -60,12 +70,14 @@ def _expand(
         for name, own_heads in names:
             bare, own = split_name(name)
             mechanism, implementation = registry.find(bare)
-            takes = mechanism.takes_heads or not mechanism.folder
-            heads = (selection.heads or own_heads or usual) if takes else 0
+            # A factory that is not loaded here is given them if it names them.
+            no_heads = mechanism.takes_heads is False
+            heads = 0 if no_heads else selection.heads or own_heads or usual
             width = d_in if mechanism.keeps_width else d_out
             problem = Problem(batch, length, d_in, width, heads, dtype, phase, device)
             # Options are the user's own mechanism's; the baseline stays what it is.
-            options = own if name == profile.baseline else (*own, *selection.option)
+            more = () if name == profile.baseline else selection.option
+            options = each_once((*own, *more))
             yield Case(mechanism.name, implementation.name, problem, settings, options)
 
 

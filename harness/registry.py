@@ -10,10 +10,12 @@ import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
+import inspect
 import pkgutil
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -84,10 +86,17 @@ def builtins() -> Mapping[str, Mechanism]:
     return MappingProxyType(found)
 
 
-def foreign(name: str, dotted: str, summary: str) -> Mechanism:
-    """The record of a mechanism that only has a factory."""
-    implementation = Implementation(FOREIGN_IMPLEMENTATION, dotted, summary)
-    return Mechanism(name=name, summary=summary, source=dotted, implementations=(implementation,))
+def foreign(name: str, dotted: str, summary: str, heads: bool | None = None) -> Mechanism:
+    """The record of a mechanism that only has a factory; None: it is not loaded yet."""
+    one = Implementation(FOREIGN_IMPLEMENTATION, dotted, summary)
+    return Mechanism(name, summary, dotted, implementations=(one,), takes_heads=heads)
+
+
+def names_heads(factory: Any) -> bool:
+    """Whether a factory names the parameter itself (``**options`` alone does not count)."""
+    with suppress(TypeError, ValueError):
+        return "heads" in inspect.signature(factory).parameters
+    return False
 
 
 def entry_points() -> dict[str, Mechanism]:
@@ -125,7 +134,7 @@ def given(dotted: str) -> tuple[Mechanism, ...]:
     if not callable(value):
         raise UsageError(f"{dotted} is a {type(value).__name__}; expected a factory or a Mechanism")
     name = dotted.partition(":")[2].rpartition(".")[2]  # a dot in it would begin an implementation
-    return (foreign(name, dotted, f"given by --with {dotted}"),)
+    return (foreign(name, dotted, f"given by --with {dotted}", names_heads(value)),)
 
 
 class Registry:

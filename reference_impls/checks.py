@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from reference_impls.mechanism import BadOption, Unsupported
+from reference_impls.mechanism import BadOption, BadSize, Unsupported
 
 L = TypeVar("L", bound=nn.Module)
 RAISES = """    Raises
@@ -115,9 +115,9 @@ def layer_of(mechanism: str) -> Callable[[type[L]], type[L]]:
 
 
 def width_per_part(d_out: int, parts: int, what: str) -> int:
-    """Return d_out / parts, or raise `BadOption` if it is not an integer."""
+    """Return d_out / parts, or raise `BadSize` if it is not an integer."""
     if d_out % parts:
-        raise BadOption(f"d_out={d_out} is not divisible by {parts} {what}; give a multiple")
+        raise BadSize(f"d_out={d_out} is not divisible by {parts} {what}; give a multiple")
     return d_out // parts
 
 

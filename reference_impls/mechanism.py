@@ -19,6 +19,10 @@ class BadOption(ValueError):
     """A configuration that no implementation of the mechanism can have (the user's mistake)."""
 
 
+class BadSize(BadOption):
+    """Such a configuration by its width and heads alone."""
+
+
 @dataclass(frozen=True)
 class Size:
     """The sizes that a formula for operations, bytes or parameters depends on.
@@ -201,8 +205,8 @@ class Mechanism:
     tokens : mapping
         Of one that gives sentences: options that differ from `options` where its tokens are asked
         for, as its ``states`` [B, N, d_model] are for tagging. Empty: it has none to give.
-    takes_heads : bool
-        Whether ``heads`` is passed.
+    takes_heads : bool or None
+        Whether ``heads`` is passed; None: to a factory that names it, which is not loaded yet.
     even_heads : bool
         Whether its default masks need an even number of heads.
     keeps_width : bool
@@ -258,7 +262,7 @@ class Mechanism:
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     output: Literal["tokens", "sentence"] = "tokens"
     tokens: Mapping[str, Any] = field(default_factory=dict)
-    takes_heads: bool = False
+    takes_heads: bool | None = False
     even_heads: bool = False
     keeps_width: bool = False
     score_weights: tuple[str, ...] = ()

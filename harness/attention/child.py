@@ -14,13 +14,12 @@ from torch import nn
 
 from harness.attention import reduce
 from harness.errors import UsageError
-from harness.train.attention import fusions, scores
+from harness.train.attention import entered, fusions, scores
 from harness.train.batches import padded
 from harness.train.data.directory import existing, read_table
 from harness.train.reinforce import StagedTrainer
 from harness.train.run import make_trainer
 from harness.train.trainer import Trainer
-from reference_impls.models.encoders import Embedding, Encoder
 from reference_impls.models.translation import Translator
 
 TAGGED = "ud_ewt/test.tsv"
@@ -117,7 +116,9 @@ def _sentence(trainer: Trainer, text: str) -> Looked:
         with policy.tested("threshold"), policy.noted() as decisions:
             found = scores(module, data, [text], place)
             if not decisions:  # what gives a sentence itself is not run for its scores
-                _fused(module, padded([data.encode(text)]).to(place))
+                with torch.inference_mode():
+                    encoder, *given = entered(module, [padded([data.encode(text)]).to(place)])
+                    encoder.fusion(*given)
         for name in ("heads", "dependents"):
             array = getattr(decisions[-1], name)[0].cpu().numpy()
             selected[f"selected_{name}"] = array[: len(found["tokens/0"])]
@@ -125,8 +126,6 @@ def _sentence(trainer: Trainer, text: str) -> Looked:
         found = scores(module, data, [text], place)
     tokens = [str(token) for token in found.pop("tokens/0")]
     own = {name.removesuffix("/0"): value for name, value in found.items()} | selected
-    if not own:
-        raise UsageError("this model offers no scores to look at")
     masks: dict[str, list[str]] = {}
     for before, fusion in fusions(module).items():
         mine = {k.removeprefix(before): v for k, v in own.items() if k.startswith(before)}
@@ -135,15 +134,6 @@ def _sentence(trainer: Trainer, text: str) -> Looked:
     if lengths == {len(tokens) + 1}:  # the node of a sentence model stands before the tokens
         tokens = [CLS, *tokens]
     return tokens, own, masks
-
-
-@torch.inference_mode()
-def _fused(module: nn.Module, given: torch.Tensor) -> None:
-    """Run a model as far as its fusion."""
-    embedding = next(m for m in module.modules() if isinstance(m, Embedding))
-    encoder = next(m for m in module.modules() if isinstance(m, Encoder))
-    x, mask = embedding(given)
-    encoder.fusion(encoder.entered(x), mask)
 
 
 def masks_of(fusion: nn.Module, found: Mapping[str, np.ndarray], layer: str) -> list[str]:

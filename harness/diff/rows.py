@@ -151,7 +151,7 @@ def closing(rows: Sequence[DiffRow], base: str, head: str) -> str:
         parts.append(
             f"{counts['faster']} faster, {counts['same']} the same within 5 %, "
             f"{counts['undecided']} undecided"
-            + ("; more --blocks decide more" if counts["undecided"] else "")
+            + ("; more blocks decide more" if counts["undecided"] else "")
         )
     else:
         parts.append(f"nothing of {head} could be compared with {base}")

@@ -152,7 +152,8 @@ def _compilers(facts: Facts) -> Iterator[Diagnosis]:
 def _work(facts: Facts) -> Iterator[Diagnosis]:
     def done(what: str, tried: Attempt | None, advice: str, state: State) -> Iterator[Diagnosis]:
         if tried is not None:
-            found = tried.error or f"right, {tried.seconds:.1f} s"
+            place = {"cpu": "CPU", "cuda": "GPU"}[facts.works_on]
+            found = tried.error or f"right, {tried.seconds:.1f} s on the {place}"
             yield _judged(what, tried.error, found, advice, state)
 
     # Compiled settings are left out where nothing compiles; wrong kernels must not be measured.

@@ -79,6 +79,11 @@ class Facts:
             self.device == "auto" and not self.hidden and bool(self.gpus or self.torch["gpus"])
         )
 
+    @property
+    def works_on(self) -> str:
+        """Where it is compiled and launched: "cuda" if there is one for torch, else "cpu"."""
+        return "cuda" if self.on_gpu and self.torch["gpus"] else "cpu"
+
 
 def _version_of(*command: str, line: int = 0) -> str:
     """A line of what a compiler says of itself, behind its path; empty if it does not run."""
@@ -225,7 +230,7 @@ def gather(device: str, journal: Path, data: str | None = None, *, quick: bool =
     )
     if quick:
         return facts
-    which = "cuda" if facts.on_gpu and facts.torch["gpus"] else "cpu"
+    which = facts.works_on
     busy = busy_share()  # before anything of ours runs
     found = replace(facts, busy=busy, compiled=_compiled(which), launched=_launched(which))
     return replace(found, **_corpora(data))

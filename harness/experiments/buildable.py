@@ -53,9 +53,7 @@ class NotBuildable(UsageError):
     """A task's recipe can't build a model; ``reason`` says why."""
 
     def __init__(self, model: Model, task: Task, reason: str) -> None:
-        super().__init__(
-            f"{model} can't be built on {task.name}: {reason} (--recipe width=... heads=...)"
-        )
+        super().__init__(f"{model} can't be built on {task.name}: {reason}")
         self.reason = reason
 
 
@@ -167,4 +165,4 @@ def check(jobs: Sequence[Job], executor: Executor, on_done: Callable[[], None]) 
     found = [failed[job.key] for job in jobs if job.key in failed]
     if found:
         more = f"; and {len(found) - 1} more can't" if len(found) > 1 else ""
-        raise UsageError(f"{found[0]} (--recipe width=... heads=...){more}")
+        raise UsageError(f"{found[0]}{more}")

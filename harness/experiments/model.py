@@ -60,10 +60,6 @@ def parse_model(text: str, registry: Registry) -> Model:
         raise UsageError(f"given {text!r}; expected e.g. mtsa, or mtsa.plain[scale_t=identity]")
     mechanism, implementation = registry.find(match["name"])
     options = parse_options(match["options"].split(",") if match["options"] else [])
-    names = [name for name, _ in options]
-    for name in names:
-        if names.count(name) > 1:
-            raise UsageError(f"given {text!r}, with {name} twice; expected each option once")
     return Model(f"{mechanism.name}.{implementation.name}", options)
 
 
@@ -153,7 +149,7 @@ OF_TASKS: Mapping[str, tuple[str, Callable[[Task, str | None], bool]]] = Mapping
 """Fields that only some tasks read; see `harness.train.kinds` and `harness.train.data`."""
 OF_MECHANISMS: Mapping[str, tuple[str, str, Callable[[Mechanism], bool]]] = MappingProxyType(
     {
-        "heads": ("heads", "any", lambda m: m.takes_heads or not m.folder),
+        "heads": ("heads", "any", lambda m: m.takes_heads is not False),
         # Not what pools words as they are; see `harness.train.encoder.encoder`.
         "width": (
             "a width of its own",

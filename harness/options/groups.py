@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from harness.case import each_once
 from harness.options import readers as r
 from harness.options.declare import TEXT, option, switch
 
@@ -53,6 +54,10 @@ class Factory:
     option: tuple[tuple[str, str], ...] = option(
         "For the mechanism's factory; may be repeated.", r.PAIR, "--option", kind="many"
     )
+
+    def __post_init__(self) -> None:
+        """Refuse an option that is given twice."""
+        each_once(self.option)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -76,6 +76,7 @@ class VerifyOptions(Where, Given, Factory, JsonOutput):
 
     def __post_init__(self) -> None:
         """Refuse what can't be together."""
+        super().__post_init__()
         kinds = ("large", "stress", "golden", "exact", "determinism")
         runs = [f"--{name}" for name in kinds if getattr(self, name)]
         if len(runs) > 1:

@@ -29,7 +29,7 @@ def scores(
     Raises
     ------
     UsageError
-        If the task has no sentences, or one of them has no word.
+        If the task has no sentences, one of them no word, or the model nothing to look at.
     """
     if data.encode is None:
         raise UsageError("this task has no sentences; --save-attention needs a text task")
@@ -47,6 +47,8 @@ def scores(
             given.append(data.spell(words))
         with torch.inference_mode():
             parts = _parts(module, [padded([one]).to(device) for one in given])
+        if not parts:
+            raise UsageError("this model offers no scores to look at")
         for name, value in parts.items():
             array = value[:, 0].cpu().numpy()
             found[f"{name}/{number}"] = array[0] if name == "pooling_weights" else array
@@ -74,15 +76,22 @@ def _parts(module: nn.Module, given: Sequence[torch.Tensor]) -> dict[str, torch.
             parts |= {f"l{number}_{name}": value for name, value in shown.items()}
             h = layer(h, real)
         return parts
-    embedding = next(m for m in module.modules() if isinstance(m, Embedding))
-    encoder = next(m for m in module.modules() if isinstance(m, Encoder))
-    x, mask = embedding(*given)
-    x = encoder.entered(x)
+    encoder, x, mask = entered(module, given)
     parts |= _looked_at(encoder.fusion, x, mask)
     if encoder.pooling is not None:
         fused = encoder.fusion(x, mask)
         parts["pooling_weights"] = _looked_at(encoder.pooling, fused, mask)["weights"][None]
     return parts
+
+
+def entered(
+    module: nn.Module, given: Sequence[torch.Tensor]
+) -> tuple[Encoder, torch.Tensor, torch.Tensor]:
+    """The encoder of a model of sentences, and what its fusion is given, with the mask of it."""
+    embedding = next(m for m in module.modules() if isinstance(m, Embedding))
+    encoder = next(m for m in module.modules() if isinstance(m, Encoder))
+    x, mask = embedding(*given)
+    return encoder, encoder.entered(x), mask
 
 
 def _looked_at(module: nn.Module, x: torch.Tensor, mask: torch.Tensor) -> dict[str, torch.Tensor]:

@@ -15,6 +15,7 @@ from harness.case import literal
 from harness.errors import UsageError
 from harness.registry import Registry
 from harness.train.recipe import Recipe
+from reference_impls.mechanism import BadSize
 from reference_impls.models.encoders import Dense, Encoder
 from reference_impls.models.tagging import TokenEncoder
 
@@ -54,6 +55,11 @@ def context_fusion(
         Of its weights.
     beneath : mapping
         Options that the model sets, of mechanisms that have them.
+
+    Raises
+    ------
+    UsageError
+        If its width can't be shared by its heads.
     """
     mechanism, implementation = registry.find(model)
     chosen = {**mechanism.options, **implementation.options}
@@ -64,7 +70,10 @@ def context_fusion(
         set_by_others["activation"] = recipe.activation
     chosen |= {name: v for name, v in set_by_others.items() if name in mechanism.options}
     chosen |= {name: literal(text) for name, text in options.items()}
-    return make(mechanism, implementation.factory, *widths, recipe.heads, chosen, seed)
+    try:
+        return make(mechanism, implementation.factory, *widths, recipe.heads, chosen, seed)
+    except BadSize as error:
+        raise UsageError(f"{error} (--recipe width=... heads=...)") from None
 
 
 def encoder(

@@ -13,6 +13,7 @@ import torch
 from harness.build import set_tf32
 from harness.registry import Registry
 from harness.train import task as tasks
+from harness.train.attention import save, scores
 from harness.train.batches import lengths
 from harness.train.checkpoint import Checkpoint, Spent
 from harness.train.encoder import parameters
@@ -59,6 +60,11 @@ def train_run(
         `harness.train.recipe.EVALUATION_BATCH`) and ``test_tokens`` (of a test example, on
         average); ``resumed``, how often it went on from a checkpoint, if it did; with ``diverged``:
         why, and without a test metric.
+
+    Raises
+    ------
+    UsageError
+        If scores are asked for and the model has none.
     """
     began = time.perf_counter()
     trainer = make_trainer(**run)
@@ -73,13 +79,13 @@ def train_run(
         "coverage": None if data.coverage is None else asdict(data.coverage),
         "load_seconds": time.perf_counter() - began,
     }
+    if attention is not None:  # what has nothing to look at is known before hours of training
+        scores(module, data, attention["sentences"][:1], trainer.device)
     if checkpoint is not None:
         identity = {k: v for k, v in run.items() if k not in NO_PART_OF_IT}
         trainer.checkpoint = Checkpoint(Path(checkpoint), identity, checkpoint_seconds)
     out |= trainer.result()
     if attention is not None and "test" in out:
-        from harness.train.attention import save
-
         save(module, data, attention["sentences"], Path(attention["file"]), trainer.device)
     return out
 

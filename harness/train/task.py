@@ -369,4 +369,6 @@ def load(
             raise UsageError(f"{task.name}: the {name} split has no example; give more data")
         if task.kind == "relatedness" and (targets == targets[0]).all():
             raise UsageError(f"{task.name}: all degrees of {name} are {targets[0]}; no correlation")
+        if task.kind == "regression" and (targets == targets[0]).all():
+            raise UsageError(f"{task.name}: all targets of {name} are the same; no relative error")
     return data

@@ -16,6 +16,7 @@ from harness.attention import child, reduce
 from harness.attention.reduce import allowed
 from harness.errors import UsageError
 from harness.records import journal
+from harness.train.run import train_run
 from harness.train.task import task
 from reference_impls import masks
 from suites.support.batches import FAST, batch, build
@@ -166,6 +167,9 @@ def test_what_offers_no_scores_is_known_before_it_is_trained(
     run: dict[str, Any] = {"model": "kim_cnn", "task": "trec", "recipe": recipe, "seed": 0}
     with pytest.raises(UsageError, match="offers no scores to look at"):
         child.look(**run, sentences=["What is the fog ?"], directory=str(data), vectors="none")
+    asked = {"sentences": ["What is the fog ?"], "file": "never.npz"}
+    with pytest.raises(UsageError, match="offers no scores to look at"):
+        train_run(**run, attention=asked, directory=str(data), vectors="none")
 
 
 def test_train_look_writes_a_record_once(tmp_path: Path, data: Path) -> None:

@@ -141,7 +141,7 @@ compare --recipe choose=last
 compare --recipe disa:rate=1
     names 'disa'; the models are mtsa, mtsa.fus
 train mtsa[scale_t=identity,scale_t=log_sigmoid] --task TASK
-    with scale_t twice; expected each option once
+    option: given scale_t twice; expected each option once
 train mtsa --save-attention a
     scores need a sentence; none was given
 compare mtsa --task cr --data . --unpaired
@@ -222,6 +222,10 @@ report --docs --like a.toml
     --like is of your own report; leave it out beside --docs
 report --check
     --check is for --docs
+verify mtsa --option bias=1 --option bias=0
+    option: given bias twice; expected each option once
+bench --only mtsa.fused[bias=1] --option bias=0
+    option: given bias twice; expected each option once
 verify --stress --jobs 2
     --jobs: given 2; --stress runs one child
 train mtsa --sentence 'a b'

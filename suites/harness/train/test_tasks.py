@@ -364,6 +364,8 @@ def test_options_are_part_of_a_tasks_name() -> None:
         ("cr[corpus=mr]", "task cr has no option 'corpus'; it has rows"),
         ("cr[rows=-1]", "given rows=-1; expected 1 or more, 0 for all"),
         ("cr[rows=few]", "rows=few; expected int"),
+        ("cr[rows=2,rows=3]", "given rows twice; expected each option once"),
+        ("mirrored_summation[rows=1]", "all targets of train are the same; no relative error"),
         ("mirored[k=3]", "unknown task 'mirored'"),
         ("mirrored_summation[k=25]", "k=25 with length=24"),
         ("mirrored_summation[train=0]", "train=0; expected at"),
