@@ -193,6 +193,9 @@ class Conclusion:
             f"{count} {verdict}{missing if verdict == 'undecided' else ''}"
             for verdict, count in counts.items()
         )
+        judged = [row.verdict for row in self.overall.rows] if self.overall is not None else []
+        if over := Counter(one for one in judged if one in (*DECIDED, "undecided")):
+            said += f"; over tasks {', '.join(f'{n} {verdict}' for verdict, n in over.items())}"
         if self.exploratory:
             said = f"{EXPLORATORY}, declared after runs of it: {said}"
         return (
@@ -347,7 +350,8 @@ def _judged(
 
 
 def told_once(judged: Sequence[tuple[str, str, Sequence[str]]]) -> list[str]:
-    """Warnings of all comparisons: once for a task where all of its comparisons have them.
+    """Warnings of all comparisons: once for a task where all of its comparisons have them, and
+    once for all tasks of which the same is said.
 
     Parameters
     ----------
@@ -372,14 +376,20 @@ def told_once(judged: Sequence[tuple[str, str, Sequence[str]]]) -> list[str]:
         for task, some in of_task.items():
             if task not in whole:
                 alone.setdefault((task, head), []).extend((model, body) for model in some)
+    of_tasks: dict[tuple[str, str], list[str]] = {}
     for (task, head), found in alone.items():
         bodies = dict.fromkeys(body for _, body in found)
         if len(bodies) == 1:  # of one, or the same of several
-            names = ", ".join(name for name, _ in found)
             body = next(iter(bodies))
-            out.append(f"{names} on {task}: {head}{': ' if body else ''}{body}")
+            key = (
+                f"{', '.join(name for name, _ in found)} on ",
+                f"{head}{': ' if body else ''}{body}",
+            )
         else:
-            out.append(f"{task}: {head}: {_joined(list(bodies))}")
+            key = "", f"{head}: {_joined(list(bodies))}"
+        of_tasks.setdefault(key, []).append(task)
+    for (names, text), tasks in of_tasks.items():
+        out.append(f"{names}{', '.join(gathered(tasks))}: {text}")
     return out
 
 

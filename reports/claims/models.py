@@ -11,9 +11,8 @@ from typing import Any
 
 from harness.experiments.conclusion import Conclusion
 from harness.experiments.costs import epoch_seconds
-from harness.experiments.overall import OverallRow
+from harness.experiments.overall import Overall, OverallRow
 from harness.experiments.replicates import unit_of
-from harness.experiments.tables import overall_without
 from harness.experiments.warnings import selecting_everything, training_flaws
 from harness.stats import ALPHA, compare_means, judged_p, ratio_interval, t_interval
 from harness.train.task import by_common_recipe, gathered
@@ -149,34 +148,44 @@ def difference_over_tasks(claim: Claim, device: DeviceFrames) -> Evidence:
 
     The interval is over the tasks, and so is the verdict: that of the declared family, by Holm over
     its models. Of several families one declared before its runs rather than exploratory, by a
-    design file rather than by a command, of the preferred names, the newest.
+    design file rather than by a command, of the preferred names, the newest. All tasks have to be
+    trained; those where the training was not alike have no part in it, and are named.
 
     Parameters: ``first``, ``second`` (names, the preferred first), ``task`` (the family's name).
     """
     p = claim.parameters
-    found: list[tuple[tuple[bool, bool, int, str], tuple[Conclusion, OverallRow, int]]] = []
+    found: list[tuple[tuple[bool, bool, int, str], tuple[Conclusion, Overall, OverallRow, int]]]
+    found = []
     for family in device.conclusions:
+        over = family.overall
+        if over is None or gathered(over.tasks) != (p["task"],):
+            continue
         early = not family.exploratory
         planned, at = family.record.get("plan") is not None, str(family.record.get("at"))
-        for row in () if family.overall is None else family.overall.rows:
-            if gathered(row.shared) != (p["task"],) or row.tasks.difference is None:
+        for row in over.rows:
+            if row.tasks.difference is None:
                 continue
             for sign, names in sides_of(claim, row.model, family.baseline):
-                found.append(((early, planned, -sum(names), at), (family, row, sign)))
+                found.append(((early, planned, -sum(names), at), (family, over, row, sign)))
     if not found:
         return _none_paired(claim, p.get("recipe", ()))
-    family, row, sign = max(found, key=lambda one: one[0])[1]
+    family, over, row, sign = max(found, key=lambda one: one[0])[1]
     d, unit = row.tasks.difference, unit_of(row.metric)
     assert d is not None
+    unlike = [task for task in over.tasks if task not in row.shared]
+    counted = f"the {len(over.tasks)} tasks of {p['task']}"
+    if unlike:
+        counted = (
+            f"{len(row.shared)} of {counted} (the training was not alike on {', '.join(unlike)})"
+        )
     scale = sign * unit.scale
     low, high = sorted((scale * d.low, scale * d.high))
     runs = [r for c in family.comparisons if c.first == row.model for r in c.runs]
     said = [
-        f"{row.model} against {family.baseline}, means over the {len(row.shared)} tasks of "
-        f"{p['task']}: {unit.difference(d.difference)}{unit.of_differences} {unit.bounds(d)}, "
+        f"{row.model} against {family.baseline}, means over {counted}: "
+        f"{unit.difference(d.difference)}{unit.of_differences} {unit.bounds(d)}, "
         f"p Holm {row.adjusted_p:.2g}, {row.verdict}; {row.tasks.wins} better, {row.tasks.losses} "
         f"worse (sign test p = {row.tasks.sign_p:.2g})",
-        *(text for text in overall_without(family) if text.startswith(f"{row.model} ")),
         recipes_told(
             {m: [r for r in runs if r["model"] == m] for m in (row.model, family.baseline)}
         ),

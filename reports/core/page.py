@@ -77,6 +77,11 @@ def heading(text: str, level: int = 3, anchor: str = "") -> Shown:
     return Shown(pieces().heading(text, level, anchor), text)
 
 
+def folded(title: str, inside: Shown) -> Shown:
+    """A piece behind its title, which unfolds it."""
+    return Shown(pieces().folded(title, Markup(inside.html)), f"{title}\n{inside.plain}")
+
+
 def says(sentences: Iterable[str], main: bool = False) -> Shown:
     """Sentences, one paragraph each; the main ones stand on the index too."""
     lines = list(sentences)

@@ -13,11 +13,13 @@ from matplotlib.figure import Figure
 from harness.experiments.conclusion import Conclusion
 from harness.experiments.costs import batch_seconds
 from harness.experiments.replicates import Record, is_ok
+from harness.experiments.warnings import DECIDED
 from harness.stats import Interval, mean_interval, ratio_interval
 from harness.train.recipe import EVALUATION_BATCH
 from harness.train.task import family_of, gathered, task, tasks_named
 from reports.core import curves
 from reports.core.axes import panel, ratio_axis, titled
+from reports.core.forest import Line, Panel, forests
 from reports.core.page import Output, Shown, remark, says, together
 from reports.core.printed_values import printed_accuracy
 from reports.core.style import LINES, look, mechanism_of
@@ -88,11 +90,41 @@ def _family(place: Output, found: Conclusion, family: str) -> Shown:
     arms = arms_of(found, family)
     if not arms:
         return remark(f"No model has finished a seed on every task of {family}.")
-    pieces = [_values(place, arms, family)]
+    pieces = [_differences(place, found, family), _values(place, arms, family)]
     base = next((arm for arm in arms if arm.whole.model == found.baseline), None)
     if base is not None and any(math.isfinite(batch_seconds(r)) for r in base.whole.runs):
         pieces.append(_costs(place, arms, base, family))
     return together(*pieces)
+
+
+def _differences(place: Output, found: Conclusion, family: str) -> Shown:
+    """Every model beside the baseline on every task, in a panel each."""
+    every = {one.name: str(one.options[one.each]) for one in tasks_named(family)}
+    lines: dict[str, dict[str, Line]] = {}
+    for c in found.comparisons:
+        if c.task in every and (d := c.difference) is not None:
+            decided, name = c.said in DECIDED, every[c.task]
+            row = Line.of(name, mechanism_of(c.first), d, c.unit.scale, decided=decided)
+            lines.setdefault(c.first, {})[name] = row
+    if not lines:
+        return Shown("")
+    one = next(c for c in found.comparisons if c.task in every)
+    of = " (points)" if one.unit.of_differences else ""
+    named = Counter(map(mechanism_of, lines))  # a panel has no room for more where that tells it
+    panels = [
+        Panel(
+            mechanism_of(model) if named[mechanism_of(model)] == 1 else model,
+            f"minus {found.baseline}{of}",
+            mine,
+        )
+        for model, mine in lines.items()
+    ]
+    caption = (
+        f"{family}: difference to {found.baseline} on every task, with 95 % t-intervals over "
+        f"{one.units}; grey: nothing decided, as one of {one.together} comparisons."
+    )
+    under = f"{'right' if one.higher_is_better else 'left'} of zero: better"
+    return place.figure("family-differences", forests(panels, under), caption)
 
 
 def _tokens(arm: FamilyArm, name: str) -> float:

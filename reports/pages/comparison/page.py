@@ -31,7 +31,18 @@ from harness.experiments.tables import (
 )
 from harness.train.task import gathered
 from reports.core.forest import ties_shown
-from reports.core.page import DevicePage, Output, Shown, heading, remark, says, together, warns
+from reports.core.page import (
+    DevicePage,
+    Output,
+    Shown,
+    folded,
+    heading,
+    remark,
+    says,
+    table,
+    together,
+    warns,
+)
 from reports.core.source import DeviceRecords, Source, by_key
 from reports.core.tables import under
 from reports.pages.comparison import disagreement, families, figures, learning
@@ -39,6 +50,8 @@ from reports.pages.comparison.tables import cost_numbers, numbers, run_cells, ru
 from reports.pages.corpora import edges
 
 BELOW = "Every replicate of every model is a point in the figures below."
+MOST_OPEN = 6
+"""Tasks that are shown one below the other; of more each stands folded behind its name."""
 
 
 def by_task(
@@ -46,7 +59,7 @@ def by_task(
 ) -> Callable[[Compared], Shown]:
     """A piece that shows a task's comparisons under a name, of every task.
 
-    Where there are several, each stands below its own name.
+    Where there are several, each stands below its own name, or behind it.
     """
 
     @wraps(show)
@@ -56,9 +69,12 @@ def by_task(
         def pieces() -> Iterator[Shown]:
             several = len(found.tasks) > 1
             for number, task in enumerate(found.tasks):
-                if several:
-                    yield heading(task)
-                yield show(page, found.of_task(task), f"task{number}-" if several else "")
+                name = f"task{number}-" if several else ""
+                piece = show(page, found.of_task(task), name)
+                if len(found.tasks) > MOST_OPEN:
+                    yield folded(task, piece)
+                else:
+                    yield together(*([heading(task)] if several else []), piece)
 
         return together(*pieces())
 
@@ -105,8 +121,21 @@ class Compared(DevicePage):
                 "trained before, and not by a sweep that asked for it, stands under the verdicts."
             )
         origin = f"{self.source.says} Trained {self.device.dates_of('run')} on {self.device.title}."
-        declared = [_declared(task, c.of_task(task)) for task in c.tasks]
-        return together(heading(c.title, 2), says([origin, what, *asked(c), *declared]))
+        declared: dict[str, list[str]] = {}
+        for task in c.tasks:
+            declared.setdefault(_declared(c.of_task(task)), []).append(task)
+        said = [
+            f"Task{'s' * (len(tasks) > 1)} {', '.join(gathered(tasks))}: {text}"
+            for text, tasks in declared.items()
+        ]
+        read = {task: _read(c.of_task(task)) for task in c.tasks}
+        rows = [{"task": task, **words} for task, words in read.items() if any(words.values())]
+        if len(c.tasks) == 1:
+            said += [f"{_capital(word)}." for word in read[c.tasks[0]].values() if word]
+        pieces = [heading(c.title, 2), says([origin, what, *asked(c), *said])]
+        if len(c.tasks) > 1 and rows:
+            pieces.append(folded("Word vectors and batches of every task", table(rows, (0, 1, 2))))
+        return together(*pieces)
 
     def verdicts(self) -> Shown:
         """What is decided, and what must be known beside it."""
@@ -115,7 +144,8 @@ class Compared(DevicePage):
         used = [(one.task, recipe) for one in c.comparisons for recipe in one.design["recipes"]]
         at_edges = edges.of_recipes(self.source, self.device, used)
         warnings = map(_ended, [*c.warnings, *at_edges])
-        return together(says([first], main=True), says(others), warns(warnings))
+        over = [self.over_tasks()] if len(c.tasks) > 1 else []
+        return together(says([first], main=True), *over, says(others), warns(warnings))
 
     def seeds(self) -> Shown:
         """Two models: a line per seed or fold, unpaired a point per run; more: see the forest."""
@@ -196,9 +226,10 @@ class Compared(DevicePage):
         """The tests over tasks."""
         c = self.conclusion
         if c.overall is None:
-            return remark("One task, or one with runs of every model: nothing over tasks.")
+            return remark("Fewer than two tasks with runs of every model: nothing over tasks.")
         rows = under(OVER_TASKS, overall_rows(c.baseline, c.overall))
         pieces = [
+            heading("Over tasks"),
             remark(counted_tasks(c.overall)),
             self.place.table("tasks", rows, rows, (0, len(OVER_TASKS) - 1)),
             says(map(_ended, [*exact_tests(c.overall), *overall_without(c)])),
@@ -299,8 +330,8 @@ class Compared(DevicePage):
 begin = Compared.begin
 
 
-def _declared(task: str, comparisons: Sequence[Comparison]) -> str:
-    """Seeds or folds, pairing, test set, split and word vectors of a task."""
+def _declared(comparisons: Sequence[Comparison]) -> str:
+    """Seeds or folds, pairing, test set and split of a task."""
     c = comparisons[0]
     seeds = f"({', '.join(map(str, c.seeds))})"
     counted = f"{len(c.seeds)} seeds {seeds}"
@@ -310,13 +341,19 @@ def _declared(task: str, comparisons: Sequence[Comparison]) -> str:
         c.choose, f"{BEST_ON_TEST}, the papers' way"
     )
     paired = "paired" if c.paired else "declared unpaired: two independent groups"
-    words = next((one.coverage for one in comparisons if one.coverage), "")
-    work = workload(run for one in comparisons for run in one.runs)
-    return (
-        f"Task {task}: {counted}, {paired}. Test: {how}. "
-        f"Split: {c.design.get('split', 'not recorded')}."
-        + "".join(f" {said[0].upper()}{said[1:]}." for said in (words, work) if said)
-    )
+    return f"{counted}, {paired}. Test: {how}. Split: {c.design.get('split', 'not recorded')}."
+
+
+def _read(comparisons: Sequence[Comparison]) -> dict[str, str]:
+    """What is told of a task's word vectors, and of its batches; empty where no run tells."""
+    return {
+        "word vectors": next((one.coverage for one in comparisons if one.coverage), ""),
+        "batches": workload(run for one in comparisons for run in one.runs),
+    }
+
+
+def _capital(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}"
 
 
 def _means(c: Comparison) -> str:

@@ -11,7 +11,7 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 from harness.cli.compare import as_json
-from harness.experiments.conclusion import Conclusion, conclude, conclusions
+from harness.experiments.conclusion import Conclusion, conclude, conclusions, told_once
 from harness.experiments.estimate import Sought
 from harness.experiments.preregistration import designs
 from harness.experiments.replicates import Replicate, measured, replicates, ruled, units_of
@@ -389,6 +389,15 @@ def test_a_warning_of_all_is_told_once() -> None:
     assert line.startswith("trec: unequal tuning budgets: 3 recipes were tried for disa.plain; 2 ")
     assert line.count("for multi_head.sdpa") == 1
     assert line.endswith(", 0 for multi_head.sdpa")
+
+
+def test_what_is_said_of_several_tasks_alike_is_told_once() -> None:
+    both, one = ["a: x 1", "b: y"], ["a: x 2", "b: y"]
+    told = told_once([("m", "cr", both), ("n", "cr", one), ("m", "mr", both), ("n", "mr", one)])
+    assert told == ["b: y", "cr, mr: a: x 1; x 2"]
+    assert told_once([("m", "cr", both), ("n", "cr", []), ("m", "mr", both), ("n", "mr", [])]) == [
+        "m on cr, mr: a: x 1", "m on cr, mr: b: y",
+    ]  # fmt: skip
 
 
 def test_families_are_no_single_comparisons() -> None:

@@ -17,8 +17,11 @@ from harness.experiments.conclusion import conclude
 from harness.experiments.examples import KeptPairs
 from harness.experiments.tables import overall_without
 from reports.core.page import Output
+from reports.core.source import Source
 from reports.core.trained import trained_tasks
 from reports.pages.comparison import families
+from reports.pages.comparison.page import Compared
+from suites.reports.conftest import on
 from suites.support.comparisons import B
 from suites.support.domains import GAINS, SEEDS, TASKS, TOKENS, averages, reviewed, value
 
@@ -78,6 +81,34 @@ def test_a_batchs_time_stands_beside_the_accuracy_of_the_same_runs(
     assert f"{geometric:.2f}x [" in text
     assert [found[name, LSTM]["ratio"] for name in TASKS] == pytest.approx([2.0] * 16)
     assert list(folder.rglob("page-batch-by-length.svg"))
+
+
+def test_every_model_is_drawn_beside_the_baseline_on_every_domain(
+    shown: tuple[str, Path],
+) -> None:
+    _, folder = shown
+    (path,) = folder.rglob("page-family-differences.csv")
+    drawn = pd.read_csv(path)
+    for panel, model in enumerate((MS, LSTM)):
+        mine = drawn[(drawn["kind"] == "interval") & (drawn["panel"] == panel)]
+        assert len(mine) == 16
+        bar = mine[mine["series"] == "apparel"].iloc[0]
+        differences = [100 * (value(model, 0, s) - value(B, 0, s)) for s in range(SEEDS)]
+        low, high = stats.t.interval(0.95, SEEDS - 1, np.mean(differences), stats.sem(differences))
+        assert (bar["low"], bar["high"]) == pytest.approx((low, high))
+
+
+def test_of_many_tasks_what_is_decided_over_them_comes_first(
+    tmp_path: Path, source: Source
+) -> None:
+    """Then each of them behind its name; of what is said of all alike there is one sentence."""
+    alone = on(source, reviewed())
+    page = Compared(alone, alone.devices[0], Output(tmp_path, "page"))
+    assert len(re.findall("Tasks? mtl16", page.about().plain)) == 1
+    verdicts = page.verdicts()
+    assert verdicts.sentences[0].endswith("; over tasks 1 better, 1 undecided.")
+    assert verdicts.plain.index("Over tasks") < verdicts.plain.index(f"{MS} is better")
+    assert page.statistics().html.count("<details><summary>mtl16[domain=") == 16
 
 
 def test_a_seed_counts_only_where_every_domain_is_there(tmp_path: Path) -> None:
