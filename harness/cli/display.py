@@ -97,7 +97,8 @@ def ratio_table(rows: Sequence[Row], title: str, width: int = WIDE) -> Table:
             BELOW_FLOOR if row.below_floor else memory_text(row),
             _margin(row),
         )
-    table.caption, table.caption_justify = _notes(rows), "left"
+    notes = _notes(rows)  # names among them have options in brackets
+    table.caption, table.caption_justify = None if notes is None else escape(notes), "left"
     return table
 
 

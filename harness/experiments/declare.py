@@ -99,6 +99,8 @@ def planned(options: CompareOptions) -> tuple[CompareOptions, dict[str, Any]]:
 
 def _read(path: Path) -> tuple[bytes, Mapping[str, Any]]:
     content, found = read_toml(path, "design")
+    if "part" in found:
+        raise UsageError(f"{path} is a sweep, which declares nothing; give attnbench sweep {path}")
     for name in found:
         if name not in KEYS:
             raise UsageError(f"{path}: unknown key {name!r}; a design has {', '.join(KEYS)}")

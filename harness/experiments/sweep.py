@@ -206,6 +206,8 @@ def read_file(path: Path) -> tuple[list[Part], list[str]]:
 
 def _part_of(path: Path, table: Mapping[str, Any]) -> Part:
     unknown = [name for name in table if name not in KEYS]
+    if "question" in unknown:
+        raise UsageError(f"{path} declares a comparison; give attnbench compare --plan {path}")
     if unknown:
         raise UsageError(
             f"{path}: unknown key {unknown[0]!r}; a sweep has {', '.join(KEYS)}, with, and "

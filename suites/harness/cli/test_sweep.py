@@ -239,6 +239,7 @@ ONE = 'models = ["mtsa"]\ntasks = ["trec"]\n'
         (ONE + "part = 3", "write [[part]]"),
         (ONE + "[part]\nseeds = 3", "write [[part]]"),
         (ONE + "[[part]]\ntask = 3", "unknown key 'task'"),
+        (ONE + 'question = "Is it?"', "declares a comparison; give attnbench compare --plan"),
     ],
 )
 def test_a_mistake_in_a_file_is_told(text: str, says: str, tmp_path: Path) -> None:

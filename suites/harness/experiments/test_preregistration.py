@@ -334,6 +334,7 @@ def test_a_commit_is_told_only_of_the_file_as_it_is(file: Path) -> None:
         ('margin = "1%"', 'margin = "wide"', "margin = 'wide'; expected a positive number"),
         ('void = ["failed runs"]', 'void = ["bad luck"]', "expected some of failed runs"),
         ('tasks = ["trec"]', 'tasks = ["trec"]\nepochs = 3', "unknown key 'epochs'"),
+        ('tasks = ["trec"]', 'tasks = ["trec"]\npart = [{}]', "is a sweep, which declares nothing"),
         ('baseline = "multi_head"', 'baseline = ["a", "b"]', "expected one"),
         ("hours = 0.5", "hours = ", "is no TOML"),
     ],

@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -269,6 +270,8 @@ def test_operations_of_a_stranger_are_those_that_torch_counts() -> None:
     assert row.verdict == WITHHELD
     assert row.found_by == "operations"
     assert "operations of Stranger.module: by torch's" in " ".join(shown([row], 140).split())
+    bare = replace(row, columns={**row.columns, "name": "Stranger.module[scale=0.5]"})
+    assert "operations of Stranger.module[scale=0.5]: by" in " ".join(shown([bare], 140).split())
     assert of_stranger(seconds, ("operations",), operations=2e8).verdict != WITHHELD
     none = of_stranger(seconds, operations=0)
     assert math.isnan(none.compute_share)
