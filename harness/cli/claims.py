@@ -27,7 +27,8 @@ def run_claims(options: ClaimsOptions) -> int:
     source = devices_of(str(options.journal))
     titles = {d.key: d.title for d in source.devices}
     tables = load_all()
-    verdicts = ledger({d.key: d.records for d in source.devices}, tables)
+    said = {d.key: d.said for d in source.devices}
+    verdicts = ledger({d.key: d.records for d in source.devices}, tables, said=said)
     say(out, source.says)
     for warning in source.warnings:
         say(out, f"journal: {warning}")

@@ -13,7 +13,14 @@ from itertools import takewhile
 
 from harness.experiments.costs import TrainingCost, costs_of, coverage, over_budget
 from harness.experiments.estimate import Sought, sought, together_sought
-from harness.experiments.examples import ByExamples, Said, by_examples, kept_of, without_seen
+from harness.experiments.examples import (
+    ByExamples,
+    Said,
+    by_examples,
+    kept_of,
+    without_seen,
+    without_stuck,
+)
 from harness.experiments.overall import Overall, overall, tied_on
 from harness.experiments.preregistration import (
     Order,
@@ -143,6 +150,8 @@ class Conclusion:
     overall: Overall | None
     # The same without the test examples that stand in the training set; None without any.
     overall_unseen: Overall | None
+    # And without pairs of which a run learned nothing; None without any.
+    overall_learned: Overall | None
     warnings: tuple[str, ...]
 
     @property
@@ -193,9 +202,8 @@ class Conclusion:
             f"{count} {verdict}{missing if verdict == 'undecided' else ''}"
             for verdict, count in counts.items()
         )
-        judged = [row.verdict for row in self.overall.rows] if self.overall is not None else []
-        if over := Counter(one for one in judged if one in (*DECIDED, "undecided")):
-            said += f"; over tasks {', '.join(f'{n} {verdict}' for verdict, n in over.items())}"
+        if self.overall is not None:
+            said += self.overall.said
         if self.exploratory:
             said = f"{EXPLORATORY}, declared after runs of it: {said}"
         return (
@@ -269,6 +277,7 @@ def conclude(
         of_task.setdefault(m.design["task"], []).append(m)
     over = overall(found)
     seen = any(k is not None and k.seen for k in kept)
+    stuck = any(k is not None and k.learned for k in kept)
     return Conclusion(
         key=record["key"],
         record=record,
@@ -279,6 +288,7 @@ def conclude(
         ties={task: tied for task, some in of_task.items() if (tied := tied_on(some))},
         overall=over,
         overall_unseen=overall(without_seen(found, kept)) if seen else None,
+        overall_learned=overall(without_stuck(found, kept)) if stuck else None,
         warnings=(
             *told_once([(c.first, c.task, c.warnings) for c in judged]),
             *(over.warnings if over is not None else ()),

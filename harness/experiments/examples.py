@@ -6,8 +6,9 @@ The verdict stays that of the declared test over seeds or folds; what stands her
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from harness.experiments.replicates import (
@@ -47,6 +48,7 @@ PAIR_TESTS = {
 }
 """By metric, how one pair of runs is tested on its examples."""
 STANDING = "test examples that stand in the training set"
+STUCK = "pairs of which a run says one class for all test examples"
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,10 @@ class KeptPairs:
     pairs: tuple[tuple[Replicate, float], ...] = ()
     # Over seeds and test examples; None where not every seed meets every example.
     crossed: Crossed | None = None
+    # By model, how many of its runs say one class for all test examples; and the comparison by the
+    # other pairs, None where there are no such runs, or no pair is left.
+    stuck: Mapping[str, int] = field(default_factory=dict)
+    learned: Measured | None = None
 
 
 @dataclass(frozen=True)
@@ -144,6 +150,12 @@ def kept_of(found: Measured, said: Said) -> KeptPairs | None:
     ]
     paired = [both for _, both in pairs] if found.values.paired else []
     tested = zip((r for r, _ in pairs), _pair_tests(metric, paired), strict=False)
+    stuck = {key for key, one in by_key.items() if metric == "accuracy" and _says_one_class(one)}
+    learned = judged_by(
+        found.design,
+        found.pairs,
+        lambda run: math.nan if run["key"] in stuck else float(run["test"][metric]),
+    )
     return KeptPairs(
         seen=sum(every.values()),
         tested=len(every),
@@ -151,7 +163,16 @@ def kept_of(found: Measured, said: Said) -> KeptPairs | None:
         unknown="none is left" if unseen.difference is None else "",
         pairs=tuple((replicate, p) for replicate, p in tested),
         crossed=_crossed(metric, paired),
+        stuck=Counter(str(run["model"]) for run in runs if run["key"] in stuck),
+        learned=learned if stuck and learned.difference is not None else None,
     )
+
+
+def _says_one_class(of: Predictions) -> bool:
+    import numpy as np
+
+    several = not of.lengths.size and np.unique(of.truth).size > 1
+    return several and np.unique(of.said).size == 1
 
 
 Both = tuple[Predictions, Predictions]
@@ -187,6 +208,11 @@ def _crossed(metric: str, pairs: Sequence[Both]) -> Crossed | None:
         return None
     apart = [np.subtract(*(_parts(metric, one).astype(float) for one in pair)) for pair in pairs]
     return crossed(np.array(apart)) if len(apart[0]) > 1 else None
+
+
+def without_stuck(found: Sequence[Measured], kept: Sequence[KeptPairs | None]) -> list[Measured]:
+    """Comparisons without pairs of which a run says one class for all test examples."""
+    return [k.learned or m if k else m for m, k in zip(found, kept, strict=True)]
 
 
 def without_seen(found: Sequence[Measured], kept: Sequence[KeptPairs | None]) -> list[Measured]:
@@ -230,6 +256,13 @@ def _told(kept: KeptPairs, found: Measured, unit: Unit, verdict: str, again: str
         lines.append(_without(kept, unit, verdict, again, bool(found.values.folds)))
     more = f" (and those of {len(kept.lost) - 1} more runs)" if len(kept.lost) > 1 else ""
     warnings = [f"{one}{more}" for one in kept.lost[:1]]
+    for model, count in kept.stuck.items():
+        warnings.append(
+            f"{count} of {len(found.pairs)} runs of {model} say{'s' * (count == 1)} one class for "
+            f"all {kept.tested:,} test examples: nothing was learned there, and it counts as it is"
+        )
+    if kept.learned is not None and (learned := kept.learned.difference) is not None:
+        lines.append(f"without {STUCK}: difference {unit.interval(learned)}")
     if d is None or too_few(d):
         over = None
     if over is not None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 from harness.experiments.replicates import Measured
-from harness.experiments.warnings import flaws_of
+from harness.experiments.warnings import DECIDED, flaws_of
 from harness.stats import (
     LEAST_REPLICATES,
     OverTasks,
@@ -56,6 +57,18 @@ class Overall:
     why: tuple[str, ...]  # which tests, and why these; one sentence each
     # Of tasks on which the ranks rest on fewer replicates than were declared.
     warnings: tuple[str, ...]
+
+    @property
+    def said(self) -> str:
+        """How many models are what over tasks, behind a family's verdicts; empty where none is."""
+        judged = [row for row in self.rows if row.verdict in (*DECIDED, "undecided")]
+        if not judged:
+            return ""
+        counts = Counter(row.verdict for row in judged)
+        least, most = (end(len(row.shared) for row in judged) for end in (min, max))
+        over = f"{least} to {most}" if least < most else str(most)
+        of = "" if least == len(self.tasks) else f" of {len(self.tasks)}"
+        return f"; over {over}{of} tasks {', '.join(f'{n} {v}' for v, n in counts.items())}"
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,8 @@ def by_design(claim: Claim, declared: Sequence[Declared]) -> Evidence:
     scale = sign * (unit.scale if c.higher_is_better else -unit.scale)
     low, high = sorted((scale * d.low, scale * d.high))
     whole = selecting_everything(zip((c.first, c.second), c.sides, strict=True))
-    said = ["; ".join([_said(family, c), *whole])]
+    beside = c.examples.warnings if c.examples else ()
+    said = ["; ".join([_said(family, c), *whole, *beside])]
     said += [f"In another form: {_said(whose, other)}" for whose, other, _ in others]
     void = bool(c.flaws or whole or c.verdict in UNDECIDABLE)
     return Evidence(

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from harness.experiments.conclusion import Conclusion, conclusions
+from harness.experiments.examples import Said
 from harness.measure.ceilings import with_shares
 from harness.profile import Profile, load_profile
 from harness.records.ratios import (
@@ -105,6 +106,7 @@ class DeviceFrames:
 
     records: Sequence[Record]
     elsewhere: Sequence[Record] = ()  # runs of other devices
+    said: Said | None = None  # what a run said of its test examples
 
     @cached_property
     def times(self) -> pd.DataFrame:
@@ -142,7 +144,7 @@ class DeviceFrames:
     @cached_property
     def conclusions(self) -> list[Conclusion]:
         """What was declared, as it is judged where comparisons are shown."""
-        return conclusions(self.records, elsewhere=self.elsewhere)
+        return conclusions(self.records, self.said, self.elsewhere)
 
     @cached_property
     def exact(self) -> dict[str, Record]:

@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from harness.case import parse
+from harness.experiments.examples import Said
 from harness.stats import ALPHA, holm
-from reports.claims import arithmetic, costs, models, retests
+from reports.claims import arithmetic, averages, costs, models, retests
 from reports.claims.device import DeviceFrames
 from reports.claims.printed import Asked, PrintedNumber, Tables, load_all, published
 from reports.claims.record import SORTS, Claim, Sort, load_claims
@@ -55,7 +56,7 @@ QUERIES: Mapping[str, Callable[[Claim, DeviceFrames], Evidence]] = {
         costs.memory_ratio,
         costs.slope,
         models.accuracy_difference,
-        models.difference_over_tasks,
+        averages.difference_over_tasks,
         models.epoch_ratio,
         models.selected_shares,
         models.content_over_stop_words,
@@ -87,6 +88,7 @@ def ledger(
     tables: Tables | None = None,
     claims: Sequence[Claim] | None = None,
     page_of: Callable[[str, str], str] = file_of,
+    said: Mapping[str, Said] | None = None,
 ) -> list[Verdict]:
     """The verdicts, in the order of the claims; of one claim in the order of the devices.
 
@@ -101,6 +103,8 @@ def ledger(
         All of ours without it.
     page_of : callable
         File of the report for the name of a page and the key of a device (empty for none).
+    said : mapping, optional
+        By device what its runs said of their test examples; nothing is told of these without it.
     """
     known = load_all() if tables is None else tables
     every = load_claims() if claims is None else claims
@@ -110,7 +114,7 @@ def ledger(
     evidence = {}
     for key, records in (records_by_device or {"": ()}).items():
         elsewhere = [r for other, its in runs.items() if other != key for r in its]
-        device = DeviceFrames(records, elsewhere)
+        device = DeviceFrames(records, elsewhere, (said or {}).get(key))
         measured = corrected(asked, [QUERIES[c.query](c, device) for c in asked])
         evidence[key] = dict(zip((c.id for c in asked), measured, strict=True))
     found: list[Verdict] = []

@@ -9,21 +9,16 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.experiments.conclusion import Conclusion
 from harness.experiments.costs import epoch_seconds
-from harness.experiments.overall import Overall, OverallRow
 from harness.experiments.replicates import unit_of
 from harness.experiments.warnings import selecting_everything, training_flaws
 from harness.stats import ALPHA, compare_means, judged_p, ratio_interval, t_interval
-from harness.train.task import by_common_recipe, gathered
+from harness.train.task import by_common_recipe
 from reports.claims.declared import (
     by_design,
-    decided,
     declared_for,
-    judged_in,
     keys_of,
     recipes_told,
-    sides_of,
 )
 from reports.claims.device import (
     DeviceFrames,
@@ -83,7 +78,8 @@ def pairs_of(claim: Claim, device: DeviceFrames) -> PairedRuns:
     return best
 
 
-def _none_paired(claim: Claim, recipe: Sequence[str] = ()) -> Evidence:
+def none_paired(claim: Claim, recipe: Sequence[str] = ()) -> Evidence:
+    """That no runs of both are there, and what makes some; the command adds the recipe."""
     p = claim.parameters
     first, second = (alternatives(p[side])[0] for side in ("first", "second"))
     # What the papers' presets need goes into the recipe of the command that trains both.
@@ -105,7 +101,7 @@ def accuracy_difference(claim: Claim, device: DeviceFrames) -> Evidence:
     task, metric = p["task"], claim.metric
     pairs = pairs_of(claim, device)
     if not pairs:
-        return _none_paired(claim, p.get("recipe", ()))
+        return none_paired(claim, p.get("recipe", ()))
     keys = keys_of(itertools.chain(*pairs.values()))
     first, second = (
         ModelRuns(str(runs[0]["model"]), task, metric, runs)
@@ -143,60 +139,6 @@ def accuracy_difference(claim: Claim, device: DeviceFrames) -> Evidence:
     return Evidence(scale * d.difference, low, high, said, keys, answer=answer, p=p_value)
 
 
-def difference_over_tasks(claim: Claim, device: DeviceFrames) -> Evidence:
-    """Test metric of the first minus the second, of their means over all tasks of a family.
-
-    The interval is over the tasks, and so is the verdict: that of the declared family, by Holm over
-    its models. Of several families one declared before its runs rather than exploratory, by a
-    design file rather than by a command, of the preferred names, the newest. All tasks have to be
-    trained; those where the training was not alike have no part in it, and are named.
-
-    Parameters: ``first``, ``second`` (names, the preferred first), ``task`` (the family's name).
-    """
-    p = claim.parameters
-    found: list[tuple[tuple[bool, bool, int, str], tuple[Conclusion, Overall, OverallRow, int]]]
-    found = []
-    for family in device.conclusions:
-        over = family.overall
-        if over is None or gathered(over.tasks) != (p["task"],):
-            continue
-        early = not family.exploratory
-        planned, at = family.record.get("plan") is not None, str(family.record.get("at"))
-        for row in over.rows:
-            if row.tasks.difference is None:
-                continue
-            for sign, names in sides_of(claim, row.model, family.baseline):
-                found.append(((early, planned, -sum(names), at), (family, over, row, sign)))
-    if not found:
-        return _none_paired(claim, p.get("recipe", ()))
-    family, over, row, sign = max(found, key=lambda one: one[0])[1]
-    d, unit = row.tasks.difference, unit_of(row.metric)
-    assert d is not None
-    unlike = [task for task in over.tasks if task not in row.shared]
-    counted = f"the {len(over.tasks)} tasks of {p['task']}"
-    if unlike:
-        counted = (
-            f"{len(row.shared)} of {counted} (the training was not alike on {', '.join(unlike)})"
-        )
-    scale = sign * unit.scale
-    low, high = sorted((scale * d.low, scale * d.high))
-    runs = [r for c in family.comparisons if c.first == row.model for r in c.runs]
-    said = [
-        f"{row.model} against {family.baseline}, means over {counted}: "
-        f"{unit.difference(d.difference)}{unit.of_differences} {unit.bounds(d)}, "
-        f"p Holm {row.adjusted_p:.2g}, {row.verdict}; {row.tasks.wins} better, {row.tasks.losses} "
-        f"worse (sign test p = {row.tasks.sign_p:.2g})",
-        recipes_told(
-            {m: [r for r in runs if r["model"] == m] for m in (row.model, family.baseline)}
-        ),
-        judged_in(family),
-    ]
-    answer: Answer | None = None if decided(claim, row.verdict) else "undecided"
-    return Evidence(
-        scale * d.difference, low, high, f"{'; '.join(said)}.", keys_of(runs), answer=answer
-    )
-
-
 def epoch_ratio(claim: Claim, device: DeviceFrames) -> Evidence:
     """Seconds per training epoch of the first over the second, paired by seed.
 
@@ -204,7 +146,7 @@ def epoch_ratio(claim: Claim, device: DeviceFrames) -> Evidence:
     """
     pairs = pairs_of(claim, device)
     if not pairs:
-        return _none_paired(claim)
+        return none_paired(claim)
     keys = keys_of(itertools.chain(*pairs.values()))
     first, second = next(iter(pairs.values()))
     t = ratio_interval([epoch_seconds(a) / epoch_seconds(b) for a, b in pairs.values()])

@@ -181,7 +181,7 @@ class Verdict(Evidence):
         """What stands behind a measured value: ``x`` of a ratio, `` points`` of accuracies."""
         if self.claim.query in RATIOS:
             return "x"
-        if self.claim.query == "accuracy_difference":
+        if self.claim.query in ("accuracy_difference", "difference_over_tasks"):
             metric = self.claim.metric
             return unit_of(metric).of_differences or f" {metric}"
         return ""

@@ -261,11 +261,23 @@ class Against:
 
     @cached_property
     def flaws(self) -> tuple[str, ...]:
-        """Why a verdict on them is not counted: one was trained more, or not to its end."""
+        """Why a verdict on them is not counted: one was trained more, or not to its end.
+
+        Of a family that is asked task by task: what one task has more of another may have less.
+        """
         models = (self.model, self.other)
-        names, runs = [m.model for m in models], [m.runs for m in models]
-        found = training_flaws(names, runs, self.model.metric, self.model.higher_is_better)
-        return tuple(dict.fromkeys(flaw.short for flaw in found))
+        names, tasks = [m.model for m in models], [r.get("task") for m in models for r in m.runs]
+        found = {}
+        for task in dict.fromkeys(tasks):
+            runs = [[r for r in m.runs if r.get("task") == task] for m in models]
+            found[task] = training_flaws(
+                names, runs, self.model.metric, self.model.higher_is_better
+            )
+        unlike = sum(map(bool, found.values()))
+        if len(found) > 1:
+            told = f"the training was not alike on {unlike} of {len(found)} tasks"
+            return (told,) if unlike else ()
+        return tuple(dict.fromkeys(flaw.short for flaws in found.values() for flaw in flaws))
 
     @property
     def trained(self) -> list[str]:

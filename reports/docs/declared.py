@@ -6,14 +6,18 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from harness.experiments.conclusion import Comparison, Conclusion
+from harness.experiments.overall import exact_tests
 from harness.experiments.preregistration import run_keys
 from harness.experiments.tables import (
     OVER_TASKS,
     SEEDS_NEEDED,
     columns,
+    counted_tasks,
     headed,
     overall_rows,
+    overall_without,
     task_rows,
+    tied,
 )
 from harness.json_file import read_toml
 from harness.train.task import gathered
@@ -107,7 +111,11 @@ def _family(one: Conclusion) -> Shown:
         pieces.append(table(rows, (0, len(rows[0]) - 1)))
     if one.overall is not None:
         over = under(OVER_TASKS, overall_rows(one.baseline, one.overall))
+        pieces.append(remark(f"Over tasks: {counted_tasks(one.overall)}."))
         pieces.append(table(over, (0, len(OVER_TASKS) - 1)))
+        found = tied(one.overall.ties, "tasks") if one.overall.ties is not None else []
+        beside = [*exact_tests(one.overall), *overall_without(one), *found]
+        pieces.append(remark(f"{'; '.join(beside)}." if beside else ""))
     return together(says(said), *pieces)
 
 

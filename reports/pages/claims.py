@@ -46,7 +46,8 @@ class Ledger(SourcePage):
     def verdicts(self) -> list[Verdict]:
         """All of them, in the order of the claims."""
         records = {d.key: d.records for d in self.source.devices}
-        return ledger(records, self.tables, page_of=page_of(self.source))
+        said = {d.key: d.said for d in self.source.devices}
+        return ledger(records, self.tables, page_of=page_of(self.source), said=said)
 
     @cached_property
     def listed(self) -> list[Verdict]:

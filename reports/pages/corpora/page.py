@@ -345,7 +345,7 @@ class Corpora(DevicePage):
         counts = Counter(one.verdict for one in self.differences)
         said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
         over = _holm(len(self.differences))
-        return f"Models and corpora against {self.baseline}, {over}: {said}."
+        return f"Models and corpora against {self.baseline}, exploratory, {over}: {said}."
 
     def _lost(self) -> list[str]:
         return [

@@ -71,7 +71,7 @@ def differences(found: Sequence[Against], margins: Mapping[str, float]) -> Saved
                 "over": one.counted,
                 DETECTABLE: known(d.detectable_among(len(found)), one.model.unit.number),
                 NEEDED: "" if open_ is None else open_.count,
-                "verdict": Cell.of(
+                "verdict, exploratory": Cell.of(
                     one.verdict,
                     notes=("; ".join(one.flaws),) if one.verdict.endswith(NOT_COUNTED) else (),
                 ),

@@ -161,8 +161,8 @@ def test_what_was_not_trained_alike_is_no_win() -> None:
 def test_what_is_counted_on_no_task_has_no_test_over_them() -> None:
     found = trained_unlike(FIVE[:3])
     _, disa, none = overall_rows(found.baseline, found.overall)
-    assert (disa[2], disa[-1]) == ("3 / 0", "descriptive only")
-    assert none == ["none.fused", *[""] * 6, "not counted"]
+    assert (disa[2], disa[3], disa[-1]) == ("3", "3 / 0", "descriptive only")
+    assert none == ["none.fused", *[""] * 7, "not counted"]
     assert any("a model and the baseline are compared by a paired" in w for w in found.overall.why)
     few = trained_unlike(FIVE[1:3]).overall
     assert [row.verdict for row in few.rows] == ["descriptive only", "signs only"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,26 @@ def both(first: Callable[[int], Predictions], second: Callable[[int], Prediction
         for model, make in ((A, first), (B, second))
         for seed in range(6)
     }
+
+
+def test_a_model_that_learned_nothing_is_told_and_the_difference_without_it() -> None:
+    """Half of the examples are of either class; one run of the second model says 0 of all."""
+    truth = (np.arange(TESTED) % 2).astype(np.uint8)
+
+    def says(right: np.ndarray) -> Predictions:
+        return replace(said_right(right), truth=truth, said=np.where(right, truth, 1 - truth))
+
+    kept = both(lambda s: says(drawn(s, 0.9)), lambda s: says(drawn(s + 50, 0.88)))
+    kept[f"{B} trec 0"] = replace(kept[f"{B} trec 0"], said=np.zeros(TESTED, np.uint8))
+    found = compared(kept)
+    said = f"1 of 6 runs of {B} says one class for all 200 test examples: nothing was learned"
+    assert [w for w in found.warnings if w.startswith(said)]
+    values = [[metric_of("accuracy", kept[f"{m} trec {s}"]) for s in range(1, 6)] for m in (A, B)]
+    d = compare_means(*values, paired=True)
+    without = "without pairs of which a run says one class for all test examples: difference "
+    assert f"{without}{found.unit.interval(d)}" in found.examples.lines
+    whole = compared(both(lambda s: says(drawn(s, 0.9)), lambda s: says(drawn(s + 50, 0.88))))
+    assert not [w for w in whole.warnings if "one class" in w]
 
 
 def test_a_verdict_that_rests_on_seen_examples_changes() -> None:

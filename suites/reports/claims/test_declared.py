@@ -221,10 +221,29 @@ def test_an_average_over_domains_is_judged_over_domains() -> None:
     most = over("multi_scale_transformer", "multi_head", unlike)
     assert most.verdict == "reproduced"
     assert most.value == pytest.approx(np.mean(differences[2:]))
+    every = f"{ms} on all 16 tasks, however trained: mean difference {np.mean(differences):+.2f} ["
+    assert every in most.reason
+    assert "however trained" not in found.reason
+    assert most.measured.endswith(" points")
     assert (
         f"14 of the 16 tasks of mtl16 (the training was not alike on {TASKS[0]}, {TASKS[1]})"
         in (most.reason)
     )
+    lstm = "bi_lstm.packed"
+    apart = [
+        100 * np.mean([value(ms, i, s) - value(lstm, i, s) for s in range(SEEDS)])
+        for i in range(16)
+    ]
+    two = over("multi_scale_transformer", "bi_lstm")
+    low, high = stats.t.interval(0.95, 15, np.mean(apart), stats.sem(apart))
+    assert (two.value, two.low, two.high) == pytest.approx((np.mean(apart), low, high))
+    assert two.verdict == "reproduced"
+    assert "declared in no family" in two.reason
+    turned = over("bi_lstm", "multi_scale_transformer")
+    assert (turned.value, turned.verdict) == (pytest.approx(-np.mean(apart)), "not reproduced")
+    some = over("multi_scale_transformer", "bi_lstm", unlike)
+    assert some.value == pytest.approx(np.mean(apart[2:]))
+    assert "14 of the 16 tasks of mtl16" in some.reason
     few = [r for r in whole if r.get("task") != TASKS[0]]
     lost = over("multi_scale_transformer", "multi_head", few)
     assert lost.wants_records

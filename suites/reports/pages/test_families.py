@@ -18,7 +18,7 @@ from harness.experiments.examples import KeptPairs
 from harness.experiments.tables import overall_without
 from reports.core.page import Output
 from reports.core.source import Source
-from reports.core.trained import trained_tasks
+from reports.core.trained import against, trained_tasks
 from reports.pages.comparison import families
 from reports.pages.comparison.page import Compared
 from suites.reports.conftest import on
@@ -106,7 +106,7 @@ def test_of_many_tasks_what_is_decided_over_them_comes_first(
     page = Compared(alone, alone.devices[0], Output(tmp_path, "page"))
     assert len(re.findall("Tasks? mtl16", page.about().plain)) == 1
     verdicts = page.verdicts()
-    assert verdicts.sentences[0].endswith("; over tasks 1 better, 1 undecided.")
+    assert verdicts.sentences[0].endswith("; over 16 tasks 1 better, 1 undecided.")
     assert verdicts.plain.index("Over tasks") < verdicts.plain.index(f"{MS} is better")
     assert page.statistics().html.count("<details><summary>mtl16[domain=") == 16
 
@@ -157,7 +157,47 @@ def test_the_tests_over_tasks_are_made_again_without_what_was_trained_on(
     monkeypatch.setattr(conclusion, "kept_of", kept)
     again = conclude(records[0], records, said=lambda run: None)
     assert again.overall.rows[0].verdict == "better"
+    assert again.overall_learned is None
     (said,) = overall_without(again)
     assert said.startswith(f"{MS} without test examples that stand in the training set: mean")
     assert "8 better / 8 worse (sign test p = 1)" in said
     assert said.endswith("verdict changed (undecided)")
+
+    def learned(m: Measured, said: object) -> KeptPairs:
+        stuck = f"{B} {TASKS[2]} 0"
+
+        def metric(run: Mapping[str, Any]) -> float:
+            return math.nan if run["key"] == stuck else float(run["test"]["accuracy"])
+
+        only = judged_by(m.design, m.pairs, metric) if m.design["task"] == TASKS[2] else None
+        return KeptPairs(tested=400, stuck={B: 1} if only else {}, learned=only)
+
+    monkeypatch.setattr(conclusion, "kept_of", learned)
+    again = conclude(records[0], records, said=lambda run: None)
+    (row,) = again.overall_learned.rows
+    differences = [
+        [value(MS, i, s) - value(B, i, s) for s in range(SEEDS) if (i, s) != (2, 0)]
+        for i in range(16)
+    ]
+    assert row.tasks.difference.difference == pytest.approx(
+        np.mean(list(map(np.mean, differences)))
+    )
+    (said,) = overall_without(again)
+    assert said.startswith(
+        f"{MS} without pairs of which a run says one class for all test examples"
+    )
+
+
+def test_training_is_compared_task_by_task() -> None:
+    """What one task has more, and another less, is alike in sum."""
+    longer, shorter = ({"epochs": [{"seconds": 1.0}] * n, "chosen_epoch": 1} for n in (6, 3))
+    known = {"recipe": {"batch": 32, "epochs": 99, "patience": 5}, **longer}
+    unlike = [
+        {**r, **known, **(shorter if (r["model"], r["task"]) == (MS, TASKS[0]) else {})}
+        for r in reviewed()[1:]
+    ]
+    (one,) = trained_tasks(unlike)
+    other = one.find(B)
+    ms, lstm = (against(one.find(model), other) for model in (MS, LSTM))
+    assert ms.flaws == ("the training was not alike on 1 of 16 tasks",)
+    assert lstm.flaws == ()

@@ -1,0 +1,139 @@
+"""Claims about averages over the tasks of a family: the tasks are the replicates."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+from harness.experiments.conclusion import Comparison, Conclusion
+from harness.experiments.overall import Overall, OverallRow
+from harness.experiments.replicates import unit_of
+from harness.experiments.tables import overall_without
+from harness.experiments.warnings import training_flaws
+from harness.stats import judged_p, over_tasks
+from harness.train.task import gathered
+from reports.claims.declared import decided, judged_in, keys_of, recipes_told, sides_of
+from reports.claims.device import DeviceFrames, first_fitting
+from reports.claims.models import LEAST_SEEDS, none_paired
+from reports.claims.record import Claim
+from reports.claims.verdict import Evidence
+
+
+def difference_over_tasks(claim: Claim, device: DeviceFrames) -> Evidence:
+    """Test metric of the first minus the second, of their means over all tasks of a family.
+
+    The interval is over the tasks, and so is the verdict: that of the declared family, by Holm over
+    its models. Of several families one declared before its runs rather than exploratory, by a
+    design file rather than by a command, of the preferred names, the newest. All tasks have to be
+    trained; those where the training was not alike have no part in it, and are named. Two models of
+    a family of which neither is the baseline are compared alike, which was declared nowhere.
+
+    Parameters: ``first``, ``second`` (names, the preferred first), ``task`` (the family's name).
+    """
+    p = claim.parameters
+    families = [
+        (family, family.overall)
+        for family in device.conclusions
+        if family.overall is not None and gathered(family.overall.tasks) == (p["task"],)
+    ]
+    found: list[tuple[tuple[bool, bool, int, str], tuple[Conclusion, Overall, OverallRow, int]]]
+    found = []
+    for family, over in families:
+        early = not family.exploratory
+        planned, at = family.record.get("plan") is not None, str(family.record.get("at"))
+        for row in over.rows:
+            if row.tasks.difference is None:
+                continue
+            for sign, names in sides_of(claim, row.model, family.baseline):
+                found.append(((early, planned, -sum(names), at), (family, over, row, sign)))
+    if found:
+        return _declared(claim, *max(found, key=lambda one: one[0])[1])
+    for family, _ in reversed(families):
+        sides = (first_fitting(p[side], family.models) for side in ("first", "second"))
+        for first, second in itertools.product(*sides):
+            if first != second:
+                return _of_two(first, second, family, p["task"])
+    return none_paired(claim, p.get("recipe", ()))
+
+
+def _declared(
+    claim: Claim, family: Conclusion, over: Overall, row: OverallRow, sign: int
+) -> Evidence:
+    d, unit = row.tasks.difference, unit_of(row.metric)
+    assert d is not None
+    unlike = [task for task in over.tasks if task not in row.shared]
+    scale = sign * unit.scale
+    low, high = sorted((scale * d.low, scale * d.high))
+    runs = [r for c in family.comparisons if c.first == row.model for r in c.runs]
+    said = [
+        f"{row.model} against {family.baseline}, means over "
+        f"{_counted(over.tasks, unlike, claim.parameters['task'])}: {unit.interval(d)}"
+        f"{unit.of_differences}, p Holm {row.adjusted_p:.2g}, {row.verdict}; {row.tasks.wins} "
+        f"better, {row.tasks.losses} worse (sign test p = {row.tasks.sign_p:.2g})",
+        *(text for text in overall_without(family) if text.startswith(f"{row.model} ")),
+        recipes_told(
+            {m: [r for r in runs if r["model"] == m] for m in (row.model, family.baseline)}
+        ),
+        judged_in(family),
+    ]
+    return Evidence(
+        scale * d.difference,
+        low,
+        high,
+        f"{'; '.join(said)}.",
+        keys_of(runs),
+        answer=None if decided(claim, row.verdict) else "undecided",
+    )
+
+
+def _of_two(first: str, second: str, family: Conclusion, task: str) -> Evidence:
+    """Two models that were compared with one baseline."""
+    of = {(c.first, c.task): c for c in family.comparisons}
+    both = {t: (of[first, t], of[second, t]) for t in family.tasks}
+    unlike = [t for t, pair in both.items() if _unlike(*pair)]
+    alike = [t for t in family.tasks if t not in unlike]
+    one = both[family.tasks[0]][0]
+    means = [{t: _mean(both[t][side]) for t in alike} for side in (0, 1)]
+    metrics = dict.fromkeys(alike, one.metric)
+    over = over_tasks(means[0], means[1], metrics, dict.fromkeys(alike, one.higher_is_better))
+    d, unit = over.difference, one.unit
+    sides = zip((first, second), (0, 1), strict=True)
+    runs = {name: [r for t in alike for r in both[t][side].sides[0]] for name, side in sides}
+    keys = keys_of(itertools.chain(*runs.values()))
+    counted = _counted(family.tasks, unlike, task)
+    if d is None:
+        reason = f"{first} and {second}: too few of {counted} count."
+        return Evidence(reason=reason, keys=keys, answer="undecided")
+    scale = unit.scale if one.higher_is_better else -unit.scale
+    low, high = sorted((scale * d.low, scale * d.high))
+    said = (
+        f"{first} against {second}, means over {counted}: {unit.interval(d)}"
+        f"{unit.of_differences}; {over.wins} better, {over.losses} worse (sign test p = "
+        f"{over.sign_p:.2g}); p = {judged_p(d):.2g}; {recipes_told(runs)}; both trained for "
+        f"{family.title}; declared in no family."
+    )
+    few = d.count_first < LEAST_SEEDS
+    p = math.nan if few else judged_p(d)
+    return Evidence(
+        scale * d.difference, low, high, said, keys, answer="undecided" if few else None, p=p
+    )
+
+
+def _unlike(first: Comparison, second: Comparison) -> bool:
+    """Whether one of two models, each compared with the same baseline, was trained more."""
+    sides, higher = (first.sides[0], second.sides[0]), first.higher_is_better
+    return bool(training_flaws((first.first, second.first), sides, first.metric, higher))
+
+
+def _mean(c: Comparison) -> float:
+    return math.nan if c.difference is None else c.difference.mean_first
+
+
+def _counted(tasks: Sequence[str], unlike: Sequence[str], family: str) -> str:
+    """``the 16 tasks of mtl16``, or how many of them count, and why the others don't."""
+    whole = f"the {len(tasks)} tasks of {family}"
+    if not unlike:
+        return whole
+    count = len(tasks) - len(unlike)
+    return f"{count} of {whole} (the training was not alike on {', '.join(unlike)})"
