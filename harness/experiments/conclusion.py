@@ -47,7 +47,14 @@ from harness.experiments.replicates import (
     sides_of,
     unit_of,
 )
-from harness.experiments.warnings import DECIDED, NOT_COUNTED, flaws_of, warnings_of
+from harness.experiments.warnings import (
+    DECIDED,
+    NOT_COUNTED,
+    WIDE_MARGIN,
+    flaws_of,
+    is_wide,
+    warnings_of,
+)
 from harness.stats import Chances, MeanDifference, Ties, chances, too_few
 from harness.train.task import gathered
 
@@ -313,7 +320,10 @@ def _judged(
     if d is not None and not too_few(d):
         chance = chances(d, design["higher_is_better"], design["margin"])
     first, second = design["models"]
-    flaws = tuple(dict.fromkeys(flaw.short for flaw in flaws_of(design, found.pairs)))
+    reasons = [flaw.short for flaw in flaws_of(design, found.pairs)]
+    if verdict == "practically equal" and is_wide(design["margin"], d, design["higher_is_better"]):
+        reasons.append(WIDE_MARGIN)
+    flaws = tuple(dict.fromkeys(reasons))
     runs = tuple(r for pair in found.pairs for r in pair if r is not None)
     file = file_of(design)
     strangers = file is not None and any(run.get("plan") != file for run in runs)

@@ -18,6 +18,7 @@ from harness.experiments.replicates import (
     pairs_of,
     unit_of,
 )
+from harness.experiments.warnings import WIDE_MARGIN
 from harness.stats import PRIOR, Friedman, MeanDifference, Ties, over_tasks, too_few
 from harness.train.task import gathered
 
@@ -344,7 +345,7 @@ def tied_on(conclusion: Conclusion, task: str) -> list[str]:
     comparisons = conclusion.of_task(task)
     if len(comparisons) < 2:
         return []
-    unlike = [c.first for c in comparisons if c.flaws]
+    unlike = [c.first for c in comparisons if {*c.flaws} - {WIDE_MARGIN}]
     left_out = f"left out, as the training was not alike: {', '.join(unlike)}"
     if (found := conclusion.ties.get(task)) is not None:
         return [*tied(found, "seeds"), *([left_out] if unlike else [])]

@@ -22,7 +22,7 @@ from harness.experiments.replicates import (
     sides_of,
     unit_of,
 )
-from harness.stats import ratio_text
+from harness.stats import MeanDifference, ratio_text
 from harness.train.data.corpora import is_known, made_examples
 from harness.train.recipe import HOW_FOUND
 from harness.train.task import family_of
@@ -152,10 +152,18 @@ def _folds(design: Record, values: Values) -> list[str]:
     return out
 
 
+WIDE_MARGIN = "the margin is no less than the baseline's whole error"
+"""Why *practically equal* is then not counted."""
+
+
+def is_wide(margin: float | None, d: MeanDifference | None, higher_is_better: bool) -> bool:
+    """Of errors, which end at 0: whether all lies within the margin that the baseline leaves."""
+    return margin is not None and d is not None and not higher_is_better and margin >= d.mean_second
+
+
 def _margin(design: Record, values: Values) -> list[str]:
-    """Of errors, which end at 0: a margin within which all lies that the baseline leaves."""
     margin, d = design["margin"], values.difference()
-    if margin is None or d is None or design["higher_is_better"] or margin < d.mean_second:
+    if margin is None or d is None or not is_wide(margin, d, design["higher_is_better"]):
         return []
     unit = unit_of(design["metric"])
     return [

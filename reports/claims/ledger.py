@@ -203,12 +203,14 @@ def _direction(
 ) -> str:
     """Whom a result favours that is not the published one; see `Verdict.direction`."""
     if answer == "reproduced":
-        return "as published"
+        return "" if claim.whose == "ours" else "as published"
     if answer != "not reproduced" or wanted is None:
         return ""
     middle = 1.0 if claim.query in RATIOS else 0.0
-    # What is claimed to be positive, or was printed on one side of equality, lies on the other.
-    claimed = 1 if wanted.strict else printed.side(middle)
+    # What is claimed to be positive, or was printed on one side of equality, or claimed to lie
+    # there without a number, lies on the other.
+    stated = (wanted.least >= middle) - (wanted.most <= middle)
+    claimed = 1 if wanted.strict else printed.side(middle) or stated
     beyond = [end - middle for end in (evidence.low, evidence.high)]
     if claimed and claim.query != "slope" and max(claimed * b for b in beyond) < 0:
         return "opposite"

@@ -107,6 +107,9 @@ def test_a_margin_that_no_improvement_could_pass_is_told() -> None:
     assert wide.verdict == "practically equal"
     assert wide.sentence.endswith("over 5 paired seeds (margin 0.0100)")
     assert told in wide.warnings
+    assert wide.said == "practically equal (not counted)"
+    assert "(not counted: the margin is no less than the baseline's whole error)" in wide.sentence
+    assert found(0.01, higher=True).said == "practically equal"
     assert warned("the whole mse", found(0.0041))
     assert not warned("the whole mse", found(0.004))
     assert not warned("the whole mse", found(0.01, higher=True)), "it ends at no 0"

@@ -251,6 +251,10 @@ def test_growth_is_that_of_the_longest_sweep_of_the_preferred_name() -> None:
         (3.0, 0.4, {"factor": 1.5}, "opposite"),
         (3.0, None, {"alike": 1.25}, "less favourable"),
         (0.3, None, {"alike": 1.25}, "more favourable"),
+        # Claimed to lie on one side of equality, without a number.
+        (3.0, None, {"at_most": 1.0}, "opposite"),
+        (3.0, None, {"at_most": 0.25}, "opposite"),
+        (0.9, None, {"at_most": 0.25}, "less favourable"),
         (1.5, 1.2, {"factor": 1.25}, ""),
     ],
 )
