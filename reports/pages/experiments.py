@@ -9,14 +9,16 @@ from typing import Any
 
 from harness.experiments.conclusion import Conclusion
 from harness.experiments.costs import hours_of
-from harness.experiments.replicates import counts_of
+from harness.experiments.replicates import counts_of, further, pairs_of
 from reports.contents import page_of
 from reports.core.page import Shown, SourcePage, remark, says, together
-from reports.core.recipes import trained_with
+from reports.core.recipes import known_tasks, trained_with
 from reports.core.tables import Cell
 from reports.pages.size.accuracy import verdict_cell
 
-WORDS = (0, 1, 2)
+WORDS = (0, 1, 2, 3)
+UNSEEN = "without seen test examples"
+"""Those that stand in the training set: what becomes of the verdicts without them."""
 NONE = "There is no comparison here: attnbench compare mtsa multi_head makes one."
 
 
@@ -54,8 +56,11 @@ class Experiments(SourcePage):
                 ),
                 "verdict": Cell.of(
                     one["verdict"] + one["missing"],
-                    notes=tuple(filter(None, [one["not counted"], one["difference"]])),
+                    notes=tuple(
+                        filter(None, [one["not counted"], one["difference"], one["further"]])
+                    ),
                 ),
+                UNSEEN: one[UNSEEN],
                 "trained by": Cell.of(one["trained by"], notes=(one["device"],) if several else ()),
                 **{name: one[name] for name in ("replicates", "hours")},
                 "warnings": Cell.of(str(len(one["warnings"])), hint="; ".join(one["warnings"])),
@@ -110,5 +115,24 @@ def _row(conclusion: Conclusion) -> dict[str, Any]:
         "missing": alone.sought.short(alone.unit) if alone is not None and alone.sought else "",
         "verdict": str(verdict),
         "not counted": "; ".join(verdict.notes),
+        "further": further(alone.design, pairs_of(alone.design, alone.runs)) if alone else "",
+        UNSEEN: _without_seen(conclusion),
         "warnings": conclusion.warnings,
     }
+
+
+def _without_seen(conclusion: Conclusion) -> str:
+    """What becomes of the verdicts without test examples that stand in the training set.
+
+    Empty for data that are drawn for each seed.
+    """
+    asked = [c for c in conclusion.comparisons if c.examples is not None]
+    known = [(c, e) for c in asked if (e := c.examples) is not None and e.verdict]
+    if not known:
+        read = any(one.files for name in conclusion.tasks for one in known_tasks(name))
+        return "not told: no predictions are kept" if read else ""
+    changed = [f"{c.verdict} to {e.verdict}" for c, e in known if e.verdict != c.verdict]
+    said = "unchanged" if any(e.seen for _, e in known) else "none is seen"
+    if changed:
+        said = f"{len(changed)} of {len(known)} changed: {', '.join(dict.fromkeys(changed))}"
+    return said + f"; of {len(asked) - len(known)} not told" * (len(asked) > len(known))

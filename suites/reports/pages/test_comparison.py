@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.experiments import conclusion
 from harness.experiments.conclusion import Comparison, Conclusion, conclude, conclusions
+from harness.experiments.examples import KeptPairs
+from harness.experiments.replicates import Measured, judged_by
 from harness.stats import power_of
 from harness.train.task import task
 from reports.core.figure_data import data_of
 from reports.core.page import Output
 from reports.core.source import DeviceRecords, Source
 from reports.pages.comparison import figures, learning
-from reports.pages.experiments import Experiments
+from reports.pages.experiments import UNSEEN, Experiments
 from reports.pages.size.accuracy import difference_text
 from suites.reports.conftest import on
 from suites.support.comparisons import HIGH, LOW, A, B, compared, design, family, judged, run, runs
@@ -52,6 +56,32 @@ def test_the_list_of_experiments_says_by_which_recipe_and_vectors(
         shown = Experiments(alone, Output(tmp_path, "page")).table().html
         assert f">{said}</td>" in shown
         assert ">5 seeds</td>" in shown
+
+
+def test_the_list_of_experiments_says_what_is_left_without_seen_examples(
+    tmp_path: Path, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = [*runs(A, HIGH, data="d"), *runs(B, LOW, data="d")]
+
+    def told() -> str:
+        (row,) = Experiments(on(source, [design()], both), Output(tmp_path, "page")).rows()
+        return str(row[UNSEEN])
+
+    assert told() == "not told: no predictions are kept"
+    for seen, gain, said in (
+        (3, 0.1, "unchanged"),
+        (0, 0.1, "none is seen"),
+        (3, 0.0, "1 of 1 changed: better to undecided"),
+    ):
+
+        def kept(m: Measured, _: object, seen: int = seen, gain: float = gain) -> KeptPairs:
+            def metric(run: Mapping[str, Any]) -> float:
+                return 0.8 + (run["model"] == A) * (gain + 0.002 * (-1) ** run["seed"])
+
+            return KeptPairs(seen=seen, tested=400, unseen=judged_by(m.design, m.pairs, metric))
+
+        monkeypatch.setattr(conclusion, "kept_of", kept)
+        assert told() == said
 
 
 def test_a_line_for_every_seed(pair: Comparison) -> None:
