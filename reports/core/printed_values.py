@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -150,8 +151,19 @@ def printed_accuracy(task: str, metric: str, mechanism: str) -> PrintedAccuracy 
                 else value
                 for name, value in table.get("setup", {}).items()
             }
-            return PrintedAccuracy(one.place, Summary(*known, count), one.digits, setup)
+            of_all = column == table.get("average")
+            note = _unlike_its_numbers(one, row, column, known[0]) if of_all else ""
+            return PrintedAccuracy(one.place, Summary(*known, count), one.digits, setup, note)
     return None
+
+
+def _unlike_its_numbers(one: Accuracies, row: str, column: str, printed: float) -> str:
+    """Of a printed average that is not that of the numbers beside it, which that is."""
+    others = [cell(one.printed(row, other)) for other in one.columns.values() if other != column]
+    found = statistics.fmean(known[0] for known in others if known is not None)
+    if abs(found - printed) <= 0.5 * 10**-one.digits:
+        return ""
+    return f" (its {len(others)} numbers average {found:.{one.digits + 1}f})"
 
 
 def _row_of(mechanism: str, rows: Mapping[str, str]) -> str | None:
@@ -170,13 +182,14 @@ class PrintedAccuracy:
     """A printed mean in the paper's unit, its deviation nan where none is printed.
 
     `setup` is how it was trained, as far as that is known: ``vectors`` (their components),
-    ``width``, ``steps``, ``examples``, ``choose``; None for what is not.
+    ``width``, ``heads``, ``steps``, ``examples``, ``choose``; None for what is not.
     """
 
     place: str
     summary: Summary
     digits: int
     setup: Mapping[str, Any]
+    note: str = ""  # what is to be known of the number itself
 
     @property
     def text(self) -> str:

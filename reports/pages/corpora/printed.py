@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from harness.experiments.allowed import one_word_without_key
 from harness.experiments.costs import steps_of
 from harness.experiments.replicates import BEST_ON_TEST
+from harness.registry import builtins
 from reports.core.forest import Line, Panel, forests
 from reports.core.printed_values import PrintedAccuracy, printed_accuracy
 from reports.core.tables import Saved
@@ -28,6 +29,8 @@ CAPTION = (
 COMPONENTS = re.compile(r"(\d+)d(?![a-z0-9])")
 """In the name of a table of word vectors: ``top10k_100d_int8``."""
 WITHOUT_KEY = "no key under strict masks"
+BOTH = "concat"
+"""Readout of models that give two vectors side by side: their own width is half of the recipe's."""
 HOW = {"dev": "dev", "best-on-test": "the test set"}
 
 
@@ -51,9 +54,14 @@ class Beside:
         recipe = run.get("recipe") or {}
         vectors = COMPONENTS.search(str(run.get("vectors")))
         steps = [found[0] for r in self.model.runs if (found := steps_of(r))]
+        width, mechanism = recipe.get("width"), builtins().get(self.model.mechanism)
+        if width and mechanism is not None and mechanism.options.get("readout") == BOTH:
+            width //= 2
+        takes_heads = mechanism is not None and mechanism.takes_heads
         here = {
             "vectors": int(vectors[1]) if vectors else recipe.get("word_width"),
-            "width": recipe.get("width"),
+            "width": width,
+            "heads": recipe.get("heads") if takes_heads else None,
             "steps": round(statistics.median(steps)) if steps else None,
             "examples": (run.get("examples") or {}).get("train"),
             "choose": recipe.get("choose"),
@@ -119,7 +127,7 @@ def table(found: Sequence[Beside]) -> Saved:
             {
                 "": f"{head(b.of)}: {one.model}",
                 "recipe": ", ".join([one.recipe, *[BEST_ON_TEST] * one.best_on_test]),
-                "paper": b.printed.place,
+                "paper": f"{b.printed.place}{b.printed.note}",
                 "printed": b.printed.text,
                 "here [95 %]": mean_text(unit, one.interval),
                 "gap": f"{b.gap:+.{b.printed.digits}f}",

@@ -143,6 +143,19 @@ def test_every_row_and_column_that_is_declared_is_printed() -> None:
     assert (transformer.place, transformer.text) == ("Multi-Scale, Table 2", "50.4")
     assert printed_accuracy("sick_relatedness", "pearson", "mtsa") is None
     assert printed_accuracy("mirrored_summation", "mse", "mtsa") is None
+    average = printed_accuracy("mtl16", "accuracy", "bi_lstm")
+    assert (average.text, average.note) == ("84.01", " (its 16 numbers average 84.245)")
+    assert printed_accuracy("mtl16", "accuracy", "transformer").note == ""
+
+
+def test_a_transformers_own_width_and_heads_are_compared() -> None:
+    """What gives two vectors side by side is half as wide as what it gives."""
+    recipe = task("sst5").recipe
+    (one,) = shown(trained("multi_scale_transformer.windowed", recipe, "sst5", 0.42))
+    assert one.known["width"] == (recipe.width // 2, 300)
+    assert one.known["heads"] == (recipe.heads, 10)
+    (lstm,) = shown(trained("bi_lstm.packed", task("trec").recipe, "trec", 0.9))
+    assert "heads" not in lstm.known
 
 
 def test_the_figure_has_what_is_printed_beside_what_was_reached() -> None:
