@@ -37,7 +37,14 @@ from harness.experiments.declare import (
 from harness.experiments.design import Design, Family, Surroundings, check_pairing
 from harness.experiments.executors.local import workers_for
 from harness.experiments.model import check_read
-from harness.experiments.overall import Overall, exact_tests
+from harness.experiments.over_tasks import (
+    OVER_TASKS,
+    counted_tasks,
+    exact_tests,
+    overall_rows,
+    overall_without,
+)
+from harness.experiments.overall import Overall
 from harness.experiments.queue import finished
 from harness.experiments.replicates import counted, counted_each, unit_of, units_of
 from harness.json_file import write_json
@@ -168,7 +175,7 @@ def print_conclusion(out: Console, conclusion: Conclusion) -> None:
     if conclusion.overall is not None:
         out.print()
         _print_overall(out, conclusion.baseline, conclusion.overall)
-        for said in tables.overall_without(conclusion):
+        for said in overall_without(conclusion):
             say(out, said)
     out.print()
     for line in (*tables.asked(conclusion), *tables.reading(conclusion)):
@@ -201,8 +208,8 @@ def _print_task(out: Console, task: str, comparisons: Sequence[Comparison]) -> N
 
 
 def _print_overall(out: Console, baseline: str, overall: Overall) -> None:
-    say(out, f"[bold]over tasks[/]: {escape(tables.counted_tasks(overall))}", markup=True)
-    out.print(_verdicts(tables.OVER_TASKS, tables.overall_rows(baseline, overall)))
+    say(out, f"[bold]over tasks[/]: {escape(counted_tasks(overall))}", markup=True)
+    out.print(_verdicts(OVER_TASKS, overall_rows(baseline, overall)))
     for said in [] if overall.ties is None else tables.tied(overall.ties, "tasks"):
         say(out, said)
     for said in exact_tests(overall):

@@ -243,13 +243,3 @@ def _why(tied: Ties | None, rows: Sequence[OverallRow], tasks: int, alike: int) 
                 "with the baseline by the exact sign test of wins and losses alone"
             )
     return out
-
-
-def exact_tests(overall: Overall) -> list[str]:
-    """The exact tests beside the t-tests, where these conclude anything."""
-    return [
-        f"{row.model}: exact sign-flip over the means of {len(row.shared)} tasks p = "
-        f"{row.tasks.difference.sign_flip_p:.2g}, sign test of all tasks p = {row.tasks.sign_p:.2g}"
-        for row in overall.rows
-        if row.tasks.difference is not None and row.verdict != "descriptive only"
-    ]

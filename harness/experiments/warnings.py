@@ -22,13 +22,10 @@ from harness.experiments.replicates import (
     sides_of,
     unit_of,
 )
+from harness.experiments.unequal import unequal_parameters, unequal_recipes
 from harness.stats import MeanDifference, ratio_text
 from harness.train.data.corpora import is_known, made_examples
-from harness.train.recipe import HOW_FOUND
 from harness.train.task import family_of
-
-UNEQUAL = 1.01
-"""Parameter counts further apart than this are unequal."""
 
 UNEQUAL_STEPS = 1.25
 """Of two models, the medians of whose steps are further apart, one was trained more."""
@@ -80,9 +77,9 @@ def warnings_of(
         *without_keys(zip(design["models"], sides_of(pairs), strict=True)),
         *_folds(design, values),
         *_margin(design, values),
-        *_parameters(design, pairs),
+        *unequal_parameters(design, pairs),
         *flaws,
-        *_recipes(design),
+        *unequal_recipes(design),
         *_split(design),
         *_corpus(design, pairs),
         *_plan(design, pairs),
@@ -192,27 +189,6 @@ def _corpus(design: Record, pairs: Sequence[Pair]) -> list[str]:
     ]
 
 
-def _parameters(design: Record, pairs: Sequence[Pair]) -> list[str]:
-    counts = []
-    for runs in sides_of(pairs):
-        found = [r["parameters"] for r in runs if r.get("parameters") is not None]
-        if not found:
-            return []
-        counts.append(int(found[0]))
-    ratio = max(counts) / max(1, min(counts))
-    if ratio <= UNEQUAL:
-        return []
-    hint = (
-        "as near as a width divisible by the heads allows"
-        if design["match"] == "parameters"
-        else "--match parameters narrows the larger model"
-    )
-    return [
-        f"unequal parameters: {design['models'][0]} has {counts[0]:,}, {design['models'][1]} "
-        f"{counts[1]:,} ({ratio_text(ratio)}), word vectors not counted; {hint}"
-    ]
-
-
 def training_flaws(
     models: Sequence[str],
     sides: Sequence[Sequence[Record]],
@@ -305,31 +281,12 @@ def flaws_of(design: Record, pairs: Sequence[Pair]) -> list[Flaw]:
     return found
 
 
-def _recipes(design: Record) -> list[str]:
-    first, second = design["recipes"]
-    out = []
-    if (tried := first["tuning_trials"]) != second["tuning_trials"]:
-        out.append(
-            f"unequal tuning budgets: {tried} {'recipe was' if tried == 1 else 'recipes were'} "
-            f"tried for {design['models'][0]}, {second['tuning_trials']} for {design['models'][1]}"
-        )
-    ignored = {*HOW_FOUND} | ({"width"} if design["match"] == "parameters" else set())
-    unequal = [
-        f"{name} {first.get(name)} and {second.get(name)}"
-        for name in {**first, **second}
-        if name not in ignored and first.get(name) != second.get(name)
-    ]
-    if unequal:
-        out.append(f"the recipes differ: {', '.join(unequal)}")
-    return [*out, *(design.get("one_sided") or ())]
-
-
 VOIDS: Mapping[str, Callable[[Record, Sequence[Pair]], list[str]]] = {
     "failed runs": _missing,
     "one value for all": _constant,
     "all tokens selected": _selected,
-    "unequal parameters": _parameters,
-    "unequal recipes": lambda design, pairs: _recipes(design),
+    "unequal parameters": unequal_parameters,
+    "unequal recipes": lambda design, pairs: unequal_recipes(design),
     "another corpus": _corpus,
 }
 """Warnings that a design file may name: a verdict with one of them is then not counted."""

@@ -48,8 +48,8 @@ def tried(more: int) -> Mapping[str, int]:
     return MappingProxyType(dict.fromkeys((*EARLIER, *LATER), ALIKE + more))
 
 
-TUNED = tried(5)
-"""On TREC; its common recipe is that of all single sentences."""
+TUNED, TUNED_ON = tried(5), "trec"
+"""How many recipes were tried, and on which task; its common one is that of all sentences."""
 
 PAPER = Recipe(
     width=600,

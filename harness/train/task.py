@@ -290,6 +290,14 @@ def tasks_named(text: str) -> tuple[Task, ...]:
     return tuple(one.with_options({**given, one.each: value}) for value in one.choices[one.each])
 
 
+def known_tasks(name: object) -> tuple[Task, ...]:
+    """The tasks of a name; none of one that this version does not know."""
+    try:
+        return tasks_named(str(name))
+    except UsageError:
+        return ()
+
+
 def task(text: str) -> Task:
     """The one task of a name.
 

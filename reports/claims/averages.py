@@ -7,9 +7,9 @@ import math
 from collections.abc import Sequence
 
 from harness.experiments.conclusion import Comparison, Conclusion
+from harness.experiments.over_tasks import overall_without
 from harness.experiments.overall import Overall, OverallRow
 from harness.experiments.replicates import unit_of
-from harness.experiments.tables import overall_without
 from harness.experiments.warnings import training_flaws
 from harness.stats import judged_p, over_tasks
 from harness.train.task import gathered

@@ -5,23 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from harness.errors import UsageError
 from harness.experiments.replicates import BEST_ON_TEST
 from harness.records.schema import digest
 from harness.train.data.vectors import NO_VECTORS
 from harness.train.recipe import CEILINGS, changes, identity
-from harness.train.task import Task, by_common_recipe, tasks_named
+from harness.train.task import by_common_recipe, known_tasks
 from reports.core.style import mechanism_of
 
 NO_WORDS = "no vectors"
-
-
-def known_tasks(name: object) -> Sequence[Task]:
-    """The tasks of a name; none of one that this attnbench does not know."""
-    try:
-        return tasks_named(str(name))
-    except UsageError:
-        return ()
 
 
 def named(run: Mapping[str, Any]) -> list[str] | None:

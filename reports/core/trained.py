@@ -33,9 +33,8 @@ from harness.stats import (
     ties,
 )
 from harness.stats.overall import LEAST_MODELS, LEAST_TASKS
-from harness.train.task import HIGHER_IS_BETTER, by_common_recipe, family_of
+from harness.train.task import HIGHER_IS_BETTER, by_common_recipe, family_of, known_tasks
 from reports.core.recipes import (
-    known_tasks,
     recipe_text,
     trained_alike,
     trained_with,

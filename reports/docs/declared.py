@@ -6,16 +6,18 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from harness.experiments.conclusion import Comparison, Conclusion
-from harness.experiments.overall import exact_tests
-from harness.experiments.preregistration import run_keys
-from harness.experiments.tables import (
+from harness.experiments.over_tasks import (
     OVER_TASKS,
-    SEEDS_NEEDED,
-    columns,
     counted_tasks,
-    headed,
+    exact_tests,
     overall_rows,
     overall_without,
+)
+from harness.experiments.preregistration import run_keys
+from harness.experiments.tables import (
+    SEEDS_NEEDED,
+    columns,
+    headed,
     task_rows,
     tied,
 )

@@ -10,9 +10,10 @@ from typing import Any
 from harness.experiments.conclusion import Conclusion
 from harness.experiments.costs import hours_of
 from harness.experiments.replicates import counts_of, further, pairs_of
+from harness.train.task import known_tasks
 from reports.contents import page_of
 from reports.core.page import Shown, SourcePage, remark, says, together
-from reports.core.recipes import known_tasks, trained_with
+from reports.core.recipes import trained_with
 from reports.core.tables import Cell
 from reports.pages.size.accuracy import verdict_cell
 

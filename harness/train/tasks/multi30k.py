@@ -62,6 +62,7 @@ TASKS = (
         free=("subwords",),
         files=load.files,
         vectors="none",
+        tuned={"multi_head": 2},
         one_test_set=True,
     ),
 )

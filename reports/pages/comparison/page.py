@@ -8,19 +8,21 @@ from functools import wraps
 
 from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.costs import workload
-from harness.experiments.overall import exact_tests
+from harness.experiments.over_tasks import (
+    OVER_TASKS,
+    counted_tasks,
+    exact_tests,
+    overall_rows,
+    overall_without,
+)
 from harness.experiments.replicates import BEST_ON_TEST
 from harness.experiments.tables import (
     COSTS,
-    OVER_TASKS,
     asked,
     columns,
     cost_rows,
-    counted_tasks,
     headed,
     of_examples,
-    overall_rows,
-    overall_without,
     reading,
     statistics_rows,
     task_rows,

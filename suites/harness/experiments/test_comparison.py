@@ -16,6 +16,7 @@ from harness.experiments.costs import at_the_end, best_within, still_gains
 from harness.experiments.design import Surroundings, make_design
 from harness.experiments.model import parse_model
 from harness.experiments.tables import statistics_rows
+from harness.experiments.unequal import unequal_recipes
 from harness.records import journal
 from harness.registry import Registry
 from harness.stats import compare_folds, compare_means, equivalence
@@ -473,3 +474,21 @@ def test_designs_that_were_declared_before_keep_their_keys() -> None:
     assert one["question"] != other["question"]
     assert one["key"] != other["key"]
     assert one["runs"] == other["runs"]
+
+
+def test_trials_that_are_known_since_count_and_on_which_task_they_were() -> None:
+    """Of today's common recipe; one that was changed was found by itself."""
+
+    def said(name: str, model: str, **change: Any) -> list[str]:
+        recipes = [{**task(name).recipe.as_dict(), "tuning_trials": 0, **change}] * 2
+        found = {"models": [model, "multi_head.sdpa"], "task": name, "recipes": recipes}
+        return unequal_recipes({**found, "match": "width"})
+
+    assert said("multi30k", "mtsa_nmt.fused") == [
+        "unequal tuning budgets: 0 recipes were tried for mtsa_nmt.fused, 2 for multi_head.sdpa"
+    ]
+    assert said("multi30k", "mtsa_nmt.fused", rate=0.5) == []
+    (line,) = said("mtl16[domain=books]", "transformer.sdpa")
+    assert line.startswith("unequal tuning budgets: 0 recipes were tried on trec for transformer")
+    (own,) = said("trec", "transformer.sdpa")
+    assert "on trec" not in own

@@ -11,11 +11,13 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 from harness.cli.compare import as_json
-from harness.experiments.conclusion import Conclusion, conclude, conclusions, told_once
+from harness.experiments.conclusion import Conclusion, conclude, conclusions
 from harness.experiments.estimate import Sought
+from harness.experiments.once import told_once
+from harness.experiments.over_tasks import overall_rows
 from harness.experiments.preregistration import designs
 from harness.experiments.replicates import Replicate, measured, replicates, ruled, units_of
-from harness.experiments.tables import columns, omnibus, overall_rows, reading, task_rows, tied_on
+from harness.experiments.tables import columns, omnibus, reading, task_rows, tied_on
 from harness.stats import chances, compare_means, friedman
 from suites.support.comparisons import RECIPE, A, B, compared, design, family, judged, run, runs
 

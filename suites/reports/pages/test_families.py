@@ -15,7 +15,7 @@ from scipy import stats
 
 from harness.experiments.conclusion import conclude
 from harness.experiments.examples import KeptPairs
-from harness.experiments.tables import overall_without
+from harness.experiments.over_tasks import overall_without
 from reports.core.page import Output
 from reports.core.source import Source
 from reports.core.trained import against, trained_tasks

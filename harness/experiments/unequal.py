@@ -1,0 +1,72 @@
+"""What two models of a comparison don't have alike: parameters, recipes, trials of recipes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.experiments.replicates import Pair, Record, sides_of
+from harness.stats import ratio_text
+from harness.train.recipe import HOW_FOUND, identity
+from harness.train.recipes import TUNED, TUNED_ON
+from harness.train.task import known_tasks
+
+UNEQUAL = 1.01
+"""Parameter counts further apart than this are unequal."""
+
+
+def unequal_parameters(design: Record, pairs: Sequence[Pair]) -> list[str]:
+    """How many both have, where they are further apart than `UNEQUAL`."""
+    counts = []
+    for runs in sides_of(pairs):
+        found = [r["parameters"] for r in runs if r.get("parameters") is not None]
+        if not found:
+            return []
+        counts.append(int(found[0]))
+    ratio = max(counts) / max(1, min(counts))
+    if ratio <= UNEQUAL:
+        return []
+    hint = (
+        "as near as a width divisible by the heads allows"
+        if design["match"] == "parameters"
+        else "--match parameters narrows the larger model"
+    )
+    return [
+        f"unequal parameters: {design['models'][0]} has {counts[0]:,}, {design['models'][1]} "
+        f"{counts[1]:,} ({ratio_text(ratio)}), word vectors not counted; {hint}"
+    ]
+
+
+def unequal_recipes(design: Record) -> list[str]:
+    """In how many trials they were found, and in what they differ."""
+    first, second = design["recipes"]
+    out = []
+    tried, others = (_tried(design, side) for side in (0, 1))
+    if tried != others:
+        of = next(iter(known_tasks(design["task"])), None)
+        elsewhere = of is not None and of.tuned is TUNED and of.name != TUNED_ON
+        where = f" on {TUNED_ON}" if elsewhere else ""
+        out.append(
+            f"unequal tuning budgets: {tried} {'recipe was' if tried == 1 else 'recipes were'} "
+            f"tried{where} for {design['models'][0]}, {others} for {design['models'][1]}"
+        )
+    ignored = {*HOW_FOUND} | ({"width"} if design["match"] == "parameters" else set())
+    unequal = [
+        f"{name} {first.get(name)} and {second.get(name)}"
+        for name in {**first, **second}
+        if name not in ignored and first.get(name) != second.get(name)
+    ]
+    if unequal:
+        out.append(f"the recipes differ: {', '.join(unequal)}")
+    return [*out, *(design.get("one_sided") or ())]
+
+
+def _tried(design: Record, side: int) -> int:
+    """Recipes tried for a model: as was told, or, of today's common recipe, is known since."""
+    recipe, told = design["recipes"][side], design["recipes"][side]["tuning_trials"]
+    mechanism = design["models"][side].partition("[")[0].partition(".")[0]
+    known = [
+        one.tuned.get(mechanism, 0)
+        for one in known_tasks(design["task"])
+        if identity(recipe) == identity(one.recipe.as_dict())
+    ]
+    return max(told, *known) if known else told
