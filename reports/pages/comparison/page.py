@@ -48,9 +48,16 @@ from reports.core.page import (
 from reports.core.source import DeviceRecords, Source, by_key
 from reports.core.tables import under
 from reports.pages.comparison import disagreement, families, figures, learning
-from reports.pages.comparison.tables import cost_numbers, numbers, run_cells, run_numbers
+from reports.pages.comparison.tables import (
+    cost_numbers,
+    numbers,
+    over_baseline,
+    run_cells,
+    run_numbers,
+)
 from reports.pages.corpora import edges
 
+OVER_BASELINE = ("epoch, over the baseline's", "memory, over the baseline's")
 BELOW = "Every replicate of every model is a point in the figures below."
 MOST_OPEN = 6
 """Tasks that are shown one below the other; of more each stands folded behind its name."""
@@ -318,8 +325,13 @@ class Compared(DevicePage):
         costs = {model: cost for c in some for model, cost in c.costs.items()}
         if not costs:
             return _nothing(some[0])
-        rows = under(COSTS, cost_rows(some))
-        return self.place.table(f"{name}costs", cost_numbers(costs), rows)
+        over, base = {c.first: over_baseline(c) for c in some}, some[0].second
+        rows = [
+            {**row, **dict(zip(OVER_BASELINE, over.get(row["model"], ("1", "1")), strict=True))}
+            for row in under(COSTS, cost_rows(some))
+        ]
+        shown = self.place.table(f"{name}costs", cost_numbers(costs), rows)
+        return together(shown, remark(f"Over {base}'s: pairs of runs, with 95 % t-intervals."))
 
     @by_task
     def runs(self, some: Sequence[Comparison], name: str) -> Shown:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from harness.experiments.conclusion import Comparison
-from harness.experiments.costs import TrainingCost
+from harness.experiments.costs import TrainingCost, epoch_seconds
+from harness.experiments.replicates import is_ok, pairs_of
+from harness.stats import ratio_interval
 
 
 def cost_numbers(costs: Mapping[str, TrainingCost]) -> list[dict[str, Any]]:
@@ -27,6 +30,22 @@ def cost_numbers(costs: Mapping[str, TrainingCost]) -> list[dict[str, Any]]:
         }
         for model, k in costs.items()
     ]
+
+
+def over_baseline(c: Comparison) -> tuple[str, str]:
+    """Seconds of an epoch, and peak memory, over the baseline's: by pairs, with 95 % intervals."""
+    pairs = [(a, b) for a, b in pairs_of(c.design, c.runs) if is_ok(a) and is_ok(b)]
+    found = []
+    for value in (epoch_seconds, _peak):
+        ratios = [value(a) / value(b) for a, b in pairs if value(b) > 0]
+        known = [one for one in ratios if math.isfinite(one)]
+        found.append(str(ratio_interval(known)) if known else "unknown")
+    return found[0], found[1]
+
+
+def _peak(run: Mapping[str, Any]) -> float:
+    known = run.get("peak_bytes")
+    return math.nan if known is None else float(known)
 
 
 def run_numbers(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:

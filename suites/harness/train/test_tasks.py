@@ -43,6 +43,7 @@ from suites.support.fake_training import at_once
 from suites.support.made_up_data import (
     write_data_directory,
     write_more_corpora,
+    write_reviews,
     write_table,
 )
 from suites.support.real_data import REAL, real
@@ -212,10 +213,14 @@ def test_a_mechanism_that_keeps_its_width_trains_at_the_recipes_width(folder: Pa
     assert hidden.w.shape[0] == data.width, "pooling alone has the words' own width"
 
 
-@pytest.mark.parametrize("name", ["wnut17", "multi30k[subwords=40]", "rewriting"])
+@pytest.mark.parametrize(
+    "name",
+    ["wnut17", "ud_ewt", "snli", "mtl16[domain=books]", "multi30k[subwords=40]", "rewriting"],
+)
 def test_a_tiny_run_of_a_task_shows_that_it_works(folder: Path, tmp_path: Path, name: str) -> None:
     data = tmp_path / "data"
     shutil.copytree(folder, data)
+    write_reviews(data)
     for file in task("multi30k").files:
         rows = [["the man sees a red dog", "der mann sieht ein rote hund"]] * 120
         write_table(data / f"{file}.gz", ("en_tok", "de_tok"), rows)

@@ -20,6 +20,7 @@ from reports.core.figure_data import data_of
 from reports.core.page import Output
 from reports.core.source import DeviceRecords, Source
 from reports.pages.comparison import figures, learning
+from reports.pages.comparison.tables import over_baseline
 from reports.pages.experiments import UNSEEN, Experiments
 from reports.pages.size.accuracy import difference_text
 from suites.reports.conftest import on
@@ -210,3 +211,20 @@ def test_power_curves_rise_to_what_is_needed(pair: Comparison) -> None:
     margin = next(c for c in found if "margin" in c.name)
     sd = float(np.std([a - b for _, a, b in pair.values], ddof=1))
     assert margin.powers[3] == pytest.approx(power_of(0.01, sd, figures.COUNTS[3]))
+
+
+def test_what_is_saved_is_a_ratio_by_pairs() -> None:
+    """Of seconds of an epoch and of peak memory, with intervals over the pairs."""
+    taken = {A: (3.0, 100), B: (2.0, 400)}
+    more = [
+        {
+            **r,
+            "epochs": [{"seconds": taken[r["model"]][0] * (1 + 0.1 * r["seed"])}],
+            "peak_bytes": taken[r["model"]][1],
+        }
+        for r in (*runs(A, HIGH), *runs(B, LOW))
+    ]
+    (found,) = conclude(design(), [design(), *more]).comparisons
+    assert over_baseline(found) == ("1.50x [1.50, 1.50]", "0.25x [0.25, 0.25]")
+    (none,) = conclude(design(), [design(), *({**r, "peak_bytes": None} for r in more)]).comparisons
+    assert over_baseline(none)[1] == "unknown"
