@@ -103,7 +103,8 @@ def decided(claim: Claim, verdict: str) -> bool:
 
 def _said(family: Conclusion, c: Comparison) -> str:
     how = recipes_told(dict(zip((c.first, c.second), c.sides, strict=True)))
-    return f"{c.sentence}; {how}; {judged_in(family)}"
+    missing = f"; {c.sought.said(c.unit)}" if c.sought is not None else ""
+    return f"{c.sentence}{missing}; {how}; {judged_in(family)}"
 
 
 def judged_in(family: Conclusion) -> str:

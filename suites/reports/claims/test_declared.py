@@ -61,6 +61,7 @@ def test_a_claim_is_judged_in_the_declared_family() -> None:
     assert found.verdict == "undecided"
     assert judged.sentence in found.reason
     assert "judged in 6 models against multi_head.sdpa on trec" in found.reason
+    assert "with 80 % power a true difference of" in found.reason
 
 
 @pytest.mark.parametrize("status", ["diverged", "missing"])
