@@ -272,7 +272,12 @@ def reading(conclusion: Conclusion) -> list[str]:
             "without any difference one in twenty looks like that."
         )
     if conclusion.overall is not None:
-        out += [f"{why[0].upper()}{why[1:]}." for why in conclusion.overall.why]
+        # A model's name keeps its small letters.
+        named = tuple(conclusion.models)
+        out += [
+            f"{why if why.startswith(named) else why[0].upper() + why[1:]}."
+            for why in conclusion.overall.why
+        ]
     return out
 
 

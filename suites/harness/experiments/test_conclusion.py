@@ -153,6 +153,7 @@ def test_what_was_not_trained_alike_is_no_win() -> None:
     assert tied_on(found, "cr") == [
         "no ranks of fewer than three models; left out, as the training was not alike: none.fused"
     ]
+    assert any(line.startswith("none.fused and the baseline") for line in reading(found))
     assert [why for why in found.overall.why if "none.fused and" in why] == [
         "none.fused and the baseline are compared by a paired t-test over the means of the 2 tasks "
         "with accuracy, because differences of one metric can be averaged; the exact sign-flip "
