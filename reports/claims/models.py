@@ -246,7 +246,9 @@ def _over_sentences(claim: Claim, device: DeviceFrames, field: str, scale: float
         few = f"{said}: fewer than {LEAST_SEEDS} seeds, nothing is concluded."
         return Evidence(mean, mean, mean, few, keys, answer="undecided")
     _, low, high = t_interval(mean, statistics.stdev(means), len(means))
-    return Evidence(mean, low, high, f"{said}.", keys)
+    whole = selecting_everything([(newest["model"], runs)])
+    answer: Answer | None = "undecided" if whole else None
+    return Evidence(mean, low, high, f"{'; '.join([said, *whole])}.", keys, answer=answer)
 
 
 COMMAND = "attnbench verify --exact"

@@ -293,6 +293,17 @@ def test_what_tokens_are_given_is_over_seeds() -> None:
     assert judged("share_of_stop_words", older, {"at_least": 50}, **NEITHER).wants_records
 
 
+def test_a_policy_that_selects_everything_says_nothing_of_stop_words() -> None:
+    everything = {"heads": 1.0, "dependents": 0.995}
+    records = [
+        {**looked(OURS, 0.1 + 0.001 * i, 100, f"2026-01-0{i + 1}", i), "selected": everything}
+        for i in range(5)
+    ]
+    v = judged("share_of_stop_words", records, {"at_least": 50}, **NEITHER)
+    assert v.verdict == "undecided"
+    assert "hardly one is left out, so this says nothing of selecting" in v.reason
+
+
 def test_the_newest_look_counts_and_none_says_how() -> None:
     records = [looked(OURS, -1.0, 100), looked(OURS, 1.0, 100, at="2026-01-02")]
     v = judged("content_over_stop_words", records, {"positive": True}, **CONTRAST)
