@@ -9,7 +9,7 @@ from harness.cli.output import console, say
 from harness.json_file import write_json
 from harness.options.measure import ClaimsOptions
 from reports.claims import Verdict, ledger, score, score_lines, shown, whose_text
-from reports.claims.ledger import devices_of
+from reports.claims.ledger import concluded_of, devices_of
 from reports.claims.printed import load_all
 
 COLOURS = {
@@ -27,8 +27,8 @@ def run_claims(options: ClaimsOptions) -> int:
     source = devices_of(str(options.journal))
     titles = {d.key: d.title for d in source.devices}
     tables = load_all()
-    said = {d.key: d.said for d in source.devices}
-    verdicts = ledger({d.key: d.records for d in source.devices}, tables, said=said)
+    records = {d.key: d.records for d in source.devices}
+    verdicts = ledger(records, tables, concluded=concluded_of(source))
     say(out, source.says)
     for warning in source.warnings:
         say(out, f"journal: {warning}")

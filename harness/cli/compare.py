@@ -39,10 +39,9 @@ from harness.experiments.executors.local import workers_for
 from harness.experiments.model import check_read
 from harness.experiments.over_tasks import (
     OVER_TASKS,
+    beside_tests,
     counted_tasks,
-    exact_tests,
     overall_rows,
-    overall_without,
 )
 from harness.experiments.overall import Overall
 from harness.experiments.queue import finished
@@ -175,7 +174,7 @@ def print_conclusion(out: Console, conclusion: Conclusion) -> None:
     if conclusion.overall is not None:
         out.print()
         _print_overall(out, conclusion.baseline, conclusion.overall)
-        for said in overall_without(conclusion):
+        for said in beside_tests(conclusion):
             say(out, said)
     out.print()
     for line in (*tables.asked(conclusion), *tables.reading(conclusion)):
@@ -211,8 +210,6 @@ def _print_overall(out: Console, baseline: str, overall: Overall) -> None:
     say(out, f"[bold]over tasks[/]: {escape(counted_tasks(overall))}", markup=True)
     out.print(_verdicts(OVER_TASKS, overall_rows(baseline, overall)))
     for said in [] if overall.ties is None else tables.tied(overall.ties, "tasks"):
-        say(out, said)
-    for said in exact_tests(overall):
         say(out, said)
 
 

@@ -151,11 +151,13 @@ def kept_of(found: Measured, said: Said) -> KeptPairs | None:
     paired = [both for _, both in pairs] if found.values.paired else []
     tested = zip((r for r, _ in pairs), _pair_tests(metric, paired), strict=False)
     stuck = {key for key, one in by_key.items() if metric == "accuracy" and _says_one_class(one)}
-    learned = judged_by(
-        found.design,
-        found.pairs,
-        lambda run: math.nan if run["key"] in stuck else float(run["test"][metric]),
-    )
+    learned = None
+    if stuck:
+        learned = judged_by(
+            found.design,
+            found.pairs,
+            lambda run: math.nan if run["key"] in stuck else float(run["test"][metric]),
+        )
     return KeptPairs(
         seen=sum(every.values()),
         tested=len(every),
@@ -164,7 +166,7 @@ def kept_of(found: Measured, said: Said) -> KeptPairs | None:
         pairs=tuple((replicate, p) for replicate, p in tested),
         crossed=_crossed(metric, paired),
         stuck=Counter(str(run["model"]) for run in runs if run["key"] in stuck),
-        learned=learned if stuck and learned.difference is not None else None,
+        learned=None if learned is None or learned.difference is None else learned,
     )
 
 

@@ -100,7 +100,13 @@ def _however_trained(conclusion: Conclusion, row: OverallRow) -> str:
     )
 
 
-def exact_tests(overall: Overall) -> list[str]:
+def beside_tests(conclusion: Conclusion) -> list[str]:
+    """What stands beside the t-tests over tasks: exact tests, and `overall_without`."""
+    over = conclusion.overall
+    return [] if over is None else [*_exact_tests(over), *overall_without(conclusion)]
+
+
+def _exact_tests(overall: Overall) -> list[str]:
     """The exact tests beside the t-tests, where these conclude anything."""
     return [
         f"{row.model}: exact sign-flip over the means of {len(row.shared)} tasks p = "

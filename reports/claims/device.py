@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,7 +11,6 @@ from typing import Any
 import pandas as pd
 
 from harness.experiments.conclusion import Conclusion, conclusions
-from harness.experiments.examples import Said
 from harness.measure.ceilings import with_shares
 from harness.profile import Profile, load_profile
 from harness.records.ratios import (
@@ -106,7 +105,7 @@ class DeviceFrames:
 
     records: Sequence[Record]
     elsewhere: Sequence[Record] = ()  # runs of other devices
-    said: Said | None = None  # what a run said of its test examples
+    concluded: Callable[[], list[Conclusion]] | None = None  # where that was done already
 
     @cached_property
     def times(self) -> pd.DataFrame:
@@ -144,7 +143,9 @@ class DeviceFrames:
     @cached_property
     def conclusions(self) -> list[Conclusion]:
         """What was declared, as it is judged where comparisons are shown."""
-        return conclusions(self.records, self.said, self.elsewhere)
+        if self.concluded is not None:
+            return self.concluded()
+        return conclusions(self.records, elsewhere=self.elsewhere)
 
     @cached_property
     def exact(self) -> dict[str, Record]:

@@ -6,10 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from harness.case import parse
-from harness.experiments.examples import Said
+from harness.experiments.conclusion import Conclusion
 from harness.stats import ALPHA, holm
 from reports.claims import arithmetic, averages, costs, models, retests
 from reports.claims.device import DeviceFrames
@@ -88,7 +89,7 @@ def ledger(
     tables: Tables | None = None,
     claims: Sequence[Claim] | None = None,
     page_of: Callable[[str, str], str] = file_of,
-    said: Mapping[str, Said] | None = None,
+    concluded: Mapping[str, Callable[[], list[Conclusion]]] | None = None,
 ) -> list[Verdict]:
     """The verdicts, in the order of the claims; of one claim in the order of the devices.
 
@@ -103,8 +104,9 @@ def ledger(
         All of ours without it.
     page_of : callable
         File of the report for the name of a page and the key of a device (empty for none).
-    said : mapping, optional
-        By device what its runs said of their test examples; nothing is told of these without it.
+    concluded : mapping, optional
+        By device what was concluded there, test examples looked at; without it that is done here,
+        and nothing is told of these.
     """
     known = load_all() if tables is None else tables
     every = load_claims() if claims is None else claims
@@ -114,7 +116,7 @@ def ledger(
     evidence = {}
     for key, records in (records_by_device or {"": ()}).items():
         elsewhere = [r for other, its in runs.items() if other != key for r in its]
-        device = DeviceFrames(records, elsewhere, (said or {}).get(key))
+        device = DeviceFrames(records, elsewhere, (concluded or {}).get(key))
         measured = corrected(asked, [QUERIES[c.query](c, device) for c in asked])
         evidence[key] = dict(zip((c.id for c in asked), measured, strict=True))
     found: list[Verdict] = []
@@ -219,6 +221,11 @@ def _direction(
         reference = evidence.value - wanted.side(evidence.value)
     above = evidence.value > reference
     return "less favourable" if above == (claim.sort == "cost") else "more favourable"
+
+
+def concluded_of(source: Source) -> dict[str, Callable[[], list[Conclusion]]]:
+    """By device what is concluded there, once for all that ask."""
+    return {d.key: partial(getattr, d, "conclusions") for d in source.devices}
 
 
 def _hardware(records: Sequence[Mapping[str, Any]]) -> str:

@@ -8,10 +8,9 @@ from pathlib import Path
 from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.over_tasks import (
     OVER_TASKS,
+    beside_tests,
     counted_tasks,
-    exact_tests,
     overall_rows,
-    overall_without,
 )
 from harness.experiments.preregistration import run_keys
 from harness.experiments.tables import (
@@ -116,7 +115,7 @@ def _family(one: Conclusion) -> Shown:
         pieces.append(remark(f"Over tasks: {counted_tasks(one.overall)}."))
         pieces.append(table(over, (0, len(OVER_TASKS) - 1)))
         found = tied(one.overall.ties, "tasks") if one.overall.ties is not None else []
-        beside = [*exact_tests(one.overall), *overall_without(one), *found]
+        beside = [*beside_tests(one), *found]
         pieces.append(remark(f"{'; '.join(beside)}." if beside else ""))
     return together(says(said), *pieces)
 

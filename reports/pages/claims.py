@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from reports.claims import ANSWERS, RATIOS, SORTS, Verdict, ledger, score_lines, shown, whose_text
-from reports.claims.ledger import KINDS
+from reports.claims.ledger import KINDS, concluded_of
 from reports.claims.printed import load_all
 from reports.contents import page_of
 from reports.core.page import (
@@ -46,8 +46,8 @@ class Ledger(SourcePage):
     def verdicts(self) -> list[Verdict]:
         """All of them, in the order of the claims."""
         records = {d.key: d.records for d in self.source.devices}
-        said = {d.key: d.said for d in self.source.devices}
-        return ledger(records, self.tables, page_of=page_of(self.source), said=said)
+        concluded = concluded_of(self.source)
+        return ledger(records, self.tables, page_of=page_of(self.source), concluded=concluded)
 
     @cached_property
     def listed(self) -> list[Verdict]:

@@ -26,6 +26,7 @@ from reports.core.style import LINES, look, mechanism_of
 from reports.core.tables import under
 from reports.core.trained import ModelRuns, mean_text, per_unit, replicate_of
 from reports.core.words import time_text
+from reports.pages.comparison.tables import ratio_by_pairs
 
 AVERAGE, UNSEEN = "average", "average without those in training files"
 
@@ -48,12 +49,9 @@ class FamilyArm:
 
     def ratio(self, other: FamilyArm, name: str) -> Interval | None:
         """Times of a test batch over another's, paired by seed; None where they are not told."""
-        mine, theirs = (
-            {replicate_of(r): batch_seconds(r) for r in arm.on(name).runs} for arm in (self, other)
-        )
-        ratios = [mine[seed] / theirs[seed] for seed in mine if seed in theirs]
-        known = [one for one in ratios if math.isfinite(one)]
-        return ratio_interval(known) if known else None
+        mine, theirs = ({replicate_of(r): r for r in arm.on(name).runs} for arm in (self, other))
+        pairs = [(mine[seed], theirs[seed]) for seed in mine if seed in theirs]
+        return ratio_by_pairs(pairs, batch_seconds)
 
 
 def arms_of(found: Conclusion, family: str) -> list[FamilyArm]:

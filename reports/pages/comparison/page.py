@@ -10,10 +10,9 @@ from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.costs import workload
 from harness.experiments.over_tasks import (
     OVER_TASKS,
+    beside_tests,
     counted_tasks,
-    exact_tests,
     overall_rows,
-    overall_without,
 )
 from harness.experiments.replicates import BEST_ON_TEST
 from harness.experiments.tables import (
@@ -241,7 +240,7 @@ class Compared(DevicePage):
             heading("Over tasks"),
             remark(counted_tasks(c.overall)),
             self.place.table("tasks", rows, rows, (0, len(OVER_TASKS) - 1)),
-            says(map(_ended, [*exact_tests(c.overall), *overall_without(c)])),
+            says(map(_ended, beside_tests(c))),
         ]
         if (ties := c.overall.ties) is not None:
             said = tied(ties, "tasks")

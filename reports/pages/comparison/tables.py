@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from harness.experiments.conclusion import Comparison
 from harness.experiments.costs import TrainingCost, epoch_seconds
-from harness.experiments.replicates import is_ok, pairs_of
-from harness.stats import ratio_interval
+from harness.experiments.replicates import Record, is_ok, pairs_of
+from harness.stats import Interval, ratio_interval
 
 
 def cost_numbers(costs: Mapping[str, TrainingCost]) -> list[dict[str, Any]]:
@@ -35,12 +35,18 @@ def cost_numbers(costs: Mapping[str, TrainingCost]) -> list[dict[str, Any]]:
 def over_baseline(c: Comparison) -> tuple[str, str]:
     """Seconds of an epoch, and peak memory, over the baseline's: by pairs, with 95 % intervals."""
     pairs = [(a, b) for a, b in pairs_of(c.design, c.runs) if is_ok(a) and is_ok(b)]
-    found = []
-    for value in (epoch_seconds, _peak):
-        ratios = [value(a) / value(b) for a, b in pairs if value(b) > 0]
-        known = [one for one in ratios if math.isfinite(one)]
-        found.append(str(ratio_interval(known)) if known else "unknown")
-    return found[0], found[1]
+    epoch, memory = (ratio_by_pairs(pairs, value) for value in (epoch_seconds, _peak))
+    return str(epoch or "unknown"), str(memory or "unknown")
+
+
+def ratio_by_pairs(
+    pairs: Iterable[tuple[Record, Record]], value: Callable[[Record], float]
+) -> Interval | None:
+    """Of a number of two runs that belong together; None where none is told of both."""
+    both = [(value(a), value(b)) for a, b in pairs]
+    ratios = [first / second for first, second in both if second > 0]
+    known = [one for one in ratios if math.isfinite(one)]
+    return ratio_interval(known) if known else None
 
 
 def _peak(run: Mapping[str, Any]) -> float:

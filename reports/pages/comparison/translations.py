@@ -12,12 +12,13 @@ import numpy as np
 from harness.experiments.conclusion import Comparison
 from harness.experiments.replicates import Record, is_ok
 from harness.records.predictions import Predictions
-from harness.stats import SUMMED, ratio_interval
+from harness.stats import SUMMED
 from harness.stats.sums import ORDERS
 from harness.train.data.parallel import Parallel
 from reports.core.page import Output, Shown, remark, says, together
 from reports.core.tables import under
 from reports.pages.comparison.arms import Arm, both_said, loader_of, pairs_of, table_of
+from reports.pages.comparison.tables import ratio_by_pairs
 
 COLUMNS = SUMMED["chrf"].last
 
@@ -73,14 +74,11 @@ def speeds(runs: Sequence[Record]) -> tuple[float, float]:
 
 def over_baseline(first: Sequence[Record], second: Sequence[Record]) -> tuple[str, str]:
     """`speeds` of one model over another's, paired by seed, as ratios with their intervals."""
-    sides = [{r["seed"]: speeds([r]) for r in side} for side in (first, second)]
-    both = [(sides[0][seed], sides[1][seed]) for seed in sides[0] if seed in sides[1]]
-    found = []
-    for which in (0, 1):
-        ratios = [a[which] / b[which] for a, b in both]
-        known = [one for one in ratios if math.isfinite(one)]
-        found.append(str(ratio_interval(known)) if known else "unknown")
-    return found[0], found[1]
+    mine, theirs = ({r["seed"]: r for r in side} for side in (first, second))
+    pairs = [(mine[seed], theirs[seed]) for seed in mine if seed in theirs]
+    training = ratio_by_pairs(pairs, lambda run: speeds([run])[0])
+    decoding = ratio_by_pairs(pairs, lambda run: speeds([run])[1])
+    return str(training or "unknown"), str(decoding or "unknown")
 
 
 def _scores(place: Output, name: str, some: Sequence[Comparison], arms: Sequence[Arm]) -> Shown:
