@@ -57,6 +57,6 @@ def load_profile(name: str, device: str, path: Path | None = None) -> Profile:
     if name not in raw:
         raise UsageError(f"unknown profile {name!r}; use one of {', '.join(raw)}")
     p = {"name": name, "budget_seconds": None, **raw[name]}
-    p |= {key: p[key][device] for key in ("blocks", "setting")}
+    p |= {k: v[device] for k, v in p.items() if isinstance(v, dict) and device in v}
     of_device = (g for g in p.pop("cases") if device in g.get("devices", ("cpu", "cuda")))
     return Profile(**p, groups=tuple(of_device))

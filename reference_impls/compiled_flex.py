@@ -35,7 +35,12 @@ def fused(*arguments: Any, **options: Any) -> Tensor:
 
 
 def listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
-    """Number of chosen blocks in each row, and their positions, chosen ones first; int32."""
+    """Number of chosen blocks in each row, and their positions, chosen ones first; int32.
+
+    Contiguous: FlexAttention's kernels go from sample to sample by the heads' stride, and would
+    read beyond the end of what stands otherwise (torch 2.11, found on an H200).
+    """
+    blocks = blocks.contiguous()
     order = blocks.int().argsort(dim=-1, descending=True, stable=True)
     return blocks.sum(-1, dtype=torch.int32), order.int()
 

@@ -107,6 +107,9 @@ class Implementation:
     deterministic : bool
         Whether it promises the same bits in every repeat and in the replay of a CUDA graph, values
         and gradients: ``attnbench verify --determinism`` fails where it breaks that.
+    fast32 : tuple of str
+        Device types on which its float32 is a library's fast mathematics (products of three TF32
+        products, approximate exponentials): it is judged as that, see `harness.verify.budget`.
     """
 
     name: str
@@ -120,6 +123,11 @@ class Implementation:
     long: int = 0
     forced: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     deterministic: bool = False
+    fast32: tuple[str, ...] = ()
+
+    def arithmetic(self, dtype: str, device: str) -> str:
+        """What errors are judged by: the dtype, or ``fast32``."""
+        return "fast32" if dtype == "f32" and device in self.fast32 else dtype
 
 
 def of_package(

@@ -8,7 +8,11 @@ from typing import Any
 import torch
 
 from harness.errors import UsageError
+from harness.verify.batches import Batch, ragged
+from harness.verify.check import check_drawn, chosen
 
+LAUNCHED = Batch("two heads of 75, N=65", {"heads": 2}, ragged(65), head_width=75)
+"""On a GPU a few kernels: all that are verified take the compiler minutes."""
 CLOSE = 1e-4
 """Of sums of 4,096 float32 numbers of size 1; a wrong kernel is off by far more."""
 
@@ -71,3 +75,18 @@ def compiled(device: str) -> dict[str, float]:
     if not apart < CLOSE:
         raise UsageError(f"compiled code is off by {apart:.1e} of the largest value")
     return {"seconds": seconds, "apart": apart}
+
+
+def launched(name: str, device: str) -> dict[str, int]:
+    """Verify one batch of an implementation whose kernel is compiled here, in float32.
+
+    Raises
+    ------
+    UsageError
+        If a value or a gradient is over budget.
+    """
+    mechanism, implementation = chosen(name, device, (), None)
+    found = check_drawn(mechanism, implementation, LAUNCHED, "f32", device)
+    if over := [one.what for one in found if not one.ok]:
+        raise UsageError(f"{name}: {len(over)} of {len(found)} results are wrong, first: {over[0]}")
+    return {"comparisons": len(found)}

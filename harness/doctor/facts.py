@@ -22,10 +22,8 @@ from harness.errors import UsageError
 from harness.isolate import Limits, Outcome, run
 from harness.measure import device as devices
 from harness.measure import gpu
-from harness.registry import Registry
 from harness.train.data.corpora import corpora, findings
 from harness.train.data.directory import VARIABLE, data_directory
-from harness.verify.run import jobs, verify
 
 SECONDS = 300.0
 """Within which a child must have answered; the first import and compilation take long."""
@@ -159,22 +157,9 @@ def _asked(what: str, **arguments: Any) -> Outcome:
     return run(f"harness.doctor.child:{what}", arguments, Limits(seconds=SECONDS))
 
 
-def _compiled(device: str) -> Attempt:
-    began, outcome = time.monotonic(), _asked("compiled", device=device)
+def _tried(what: str, **arguments: Any) -> Attempt:
+    began, outcome = time.monotonic(), _asked(what, **arguments)
     wrong = "" if outcome.status == "ok" else f"{outcome.status}: {outcome.detail}"
-    return Attempt(time.monotonic() - began, wrong)
-
-
-def _launched(device: str) -> Attempt:
-    """Verify one implementation whose kernel is compiled here, values and gradients."""
-    began, registry = time.monotonic(), Registry()
-    try:
-        print_ = devices.device_fingerprint(device)
-    except UsageError as error:
-        return Attempt(time.monotonic() - began, str(error))
-    todo = jobs([(LAUNCHED[device], "f32", ())], registry, print_)
-    (row,) = verify(todo, registry, print_, lambda _: None)
-    wrong = "" if row["verdict"] == "ok" else f"{row['name']} {row['verdict']}: {row['detail']}"
     return Attempt(time.monotonic() - began, wrong)
 
 
@@ -232,7 +217,9 @@ def gather(device: str, journal: Path, data: str | None = None, *, quick: bool =
         return facts
     which = facts.works_on
     busy = busy_share()  # before anything of ours runs
-    found = replace(facts, busy=busy, compiled=_compiled(which), launched=_launched(which))
+    compiled = _tried("compiled", device=which)
+    launched = _tried("launched", device=which, name=LAUNCHED[which])
+    found = replace(facts, busy=busy, compiled=compiled, launched=launched)
     return replace(found, **_corpora(data))
 
 

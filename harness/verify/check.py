@@ -128,9 +128,10 @@ def check_batch(
         expected = expected.saying(dict.fromkeys(WAYS, still.output))
         if yardstick is not None:
             yardstick = yardstick.saying(dict.fromkeys(WAYS, yardstick.output))
-    found = compare(got, expected, yardstick, dtype, batch.label)
+    arithmetic = implementation.arithmetic(dtype, device)
+    found = compare(got, expected, yardstick, arithmetic, batch.label)
     found += [*unlikely, *fixture.counted(module)]
-    return found, asked.at_a_kink(found, expected, dtype)
+    return found, asked.at_a_kink(found, expected, arithmetic)
 
 
 def _in_pieces(
@@ -242,7 +243,10 @@ def check(
         return {**row, "verdict": "unsupported", "detail": refused[0].partition(": ")[2]}
     values = [d for d in found if not d.gradient]
     gradients = [d for d in found if d.gradient]
-    detail = f"{len(refused)} of {done + len(refused)} batches unsupported" if refused else ""
+    told = [f"{len(refused)} of {done + len(refused)} batches unsupported"] if refused else []
+    if (arithmetic := implementation.arithmetic(dtype, device)) != dtype:
+        told.append(f"judged as {arithmetic}")
+    detail = "; ".join(told)
     if failures := [d.what for d in (*values, *gradients) if not d.ok]:
         detail = f"{len(failures)} findings over budget, first: {failures[0]}"
     return {

@@ -143,7 +143,10 @@ def compare(
     return found
 
 
-UNIT = {"tf32": 2.0**-10, "f64": 2.0**-52, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}
+UNIT = {
+    **{"f64": 2.0**-52, "f32": 2.0**-23, "fast32": 2.0**-20},
+    **{"tf32": 2.0**-10, "f16": 2.0**-10, "bf16": 2.0**-7},
+}
 SHAKES = 8
 LIKELY = 5.0
 """Standard deviations from what is expected that a number of draws may be: 1 in 2 million is."""

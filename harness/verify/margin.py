@@ -84,7 +84,8 @@ def _check_drawn(parsed: Case, registry: Registry, seed: int) -> tuple[dict[str,
     p = parsed.problem
     mechanism, implementation, module = case_module(parsed, registry, seed)
     x, mask = case_inputs(parsed, implementation, seed)
-    arithmetic = "tf32" if parsed.run_settings().tf32 else p.dtype
+    own_arithmetic = implementation.arithmetic(p.dtype, p.device)
+    arithmetic = "tf32" if parsed.run_settings().tf32 else own_arithmetic
     samples = sorted({0, p.batch - 1})
     lengths = [p.length] * len(samples) if mask is None else mask.sum(1)[samples].tolist()
     rows = sampled(p.length, lengths, seed)

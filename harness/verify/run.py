@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -32,6 +33,10 @@ LARGE, LARGE_SECONDS = ", large shapes", 1800.0
 """Behind the name of a case, and what it may take: the oracle alone needs minutes."""
 ANSWERS = ".answers"
 """Folder in a journal where the answers of oracles to large shapes are, until all are given."""
+
+ON_GPU = 8
+"""Children that share a GPU: what takes long is the compiler and the oracle, on the host; each has
+a context of half a gigabyte."""
 
 SETTLED = ("ok", "unsupported", "wrong", "void")
 """Verdicts that are not tried again."""
@@ -103,8 +108,9 @@ def fitting(
 
 
 def workers_for(fingerprint: Mapping[str, Any], asked: int = 0) -> int:
-    """Children at a time: one on a GPU, else as many as asked for, or one per thread."""
-    return 1 if fingerprint["device"] == "cuda" else (asked or int(fingerprint["threads"]))
+    """Children at a time: as many as asked for, or one per thread; of those `ON_GPU` on a GPU."""
+    most = ON_GPU if fingerprint["device"] == "cuda" else math.inf
+    return asked or int(min(int(fingerprint["threads"]), most))
 
 
 def verify(
@@ -128,7 +134,7 @@ def verify(
     session : mapping
         Environment for the journal's first line.
     workers : int
-        Children at a time; 1 on a GPU.
+        Children at a time.
     settled : collection of str
         Rows with these verdicts are taken from the journal; with none all are done, and written.
     """

@@ -110,11 +110,13 @@ class _Fresh:
         self.case = case
         apply_settings(case)
         mechanism, implementation, self._module = case_module(case, registry, seed)
+        problem = case.problem
         _, self._mask = case_inputs(case, implementation, seed)
         self._source = InputSource(case, mechanism.output, secret)
         self._random = random_numbers(case.problem.device)
         tf32 = case.run_settings().tf32
-        self._arithmetic = "tf32" if tf32 else case.problem.dtype
+        own = implementation.arithmetic(problem.dtype, problem.device)
+        self._arithmetic = "tf32" if tf32 else own
 
     def compare(self, look: Mapping[str, Any]) -> list[Deviation]:
         """Each result of a look against what this module gives.

@@ -9,7 +9,11 @@ _WAYS = of_package(
     "reference_impls.bi_gru",
     plain=("PlainBiGru", "an explicit loop over time"),
     batched=("BatchedBiGru", "both directions in one loop, the inputs' products in front of it"),
-    packed=("PackedBiGru", "torch.nn.GRU's kernel, packed sequences where there is a mask"),
+    packed=(
+        "PackedBiGru",
+        "torch.nn.GRU's kernel, packed sequences where there is a mask",
+        {"fast32": ("cuda",)},  # cuDNN's
+    ),
 )
 
 

@@ -59,6 +59,7 @@ MECHANISMS = (
             packed=(
                 "PackedBiLstm",
                 "torch.nn.LSTM; with a mask packed, or on a CPU turned over for the way back",
+                {"fast32": ("cuda",)},  # cuDNN's
             ),
         ),
         default="packed",

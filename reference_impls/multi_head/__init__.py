@@ -22,6 +22,7 @@ def _fields(matmul_bytes: Callable[[Size], float]) -> dict[str, Any]:
         return "fused:FlashMultiHead", what, {"options": {"release": f"flash{release}"}, **_CUDA}
 
     padded, whole = {"padded": True}, "heads padded to whole eights"
+    fast = {"fast32": ("cuda",)}  # by torch's memory-efficient kernel, three TF32 products for one
     return of_package(
         "reference_impls.multi_head",
         plain=("PlainMultiHead", "the N x N scores and their softmax, step by step"),
@@ -30,14 +31,15 @@ def _fields(matmul_bytes: Callable[[Size], float]) -> dict[str, Any]:
             "two batched products and torch's softmax",
             {"transient_bytes": matmul_bytes},
         ),
-        sdpa=sdpa("its own choice"),
-        sdpa_padded=sdpa(f"its own choice, {whole}", options=padded),
+        sdpa=sdpa("its own choice", **fast),
+        sdpa_padded=sdpa(f"its own choice, {whole}", options=padded, **fast),
         sdpa_math=sdpa("math backend", options={"backend": "math"}),
         sdpa_flash=sdpa("flash backend (no padding mask on CUDA)", options={"backend": "flash"}),
         sdpa_efficient=sdpa(
             f"memory-efficient backend, {whole}",
             options={"backend": "efficient", **padded},
             **_CUDA,
+            **fast,
         ),
         sdpa_cudnn=sdpa(f"cuDNN backend, {whole}", options={"backend": "cudnn", **padded}, **_CUDA),
         flash3=flash(3),

@@ -184,10 +184,11 @@ class MultiHeadLayer(MergingModule):
     def fuse(self, x: Tensor, mask: Tensor | None, rows: Tensor | None = None) -> Tensor:
         """The layer at the query positions ``rows`` (None: all): [B, N, D] -> [B, R, d_out]."""
         q, k, v = self._project(x, mask)
-        attended = self.attend(q, k, v, mask, rows)
+        attended = self.attend(q, k, v, mask, rows).transpose(1, 2)  # [B, R, H, d_h]
         if self.o_w is None:
+            # Cut here, so that its gradient lies as it does: else cuDNN's are wrong (torch 2.11).
             attended = attended[..., : self.head_dim]
-        out = attended.transpose(1, 2).flatten(2)  # [B, R, H*d_h]
+        out = attended.flatten(2)
         if self.o_w is not None and self.room:
             out = self.merged.product(out, self._wide_output, self.o_w, key="wide").contiguous()
         elif self.o_w is not None:

@@ -41,6 +41,7 @@ LOWER = {
 NAMES = {
     "f64": "float64",
     "f32": "float32",
+    "fast32": "a library's fast float32",
     "tf32": "TF32",
     "f16": "half precision",
     "bf16": "bfloat16",

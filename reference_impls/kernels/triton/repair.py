@@ -57,8 +57,7 @@ def forward(given: Inputs, flagged: Tensor, out: Tensor, shift: Tensor, save: bo
     """
     arguments, constants = _common(given, flagged)
     arguments |= {"out": out, "shift": shift}
-    rows = min(QUERIES, power_of_two(given.q.shape[2]))
-    constants |= {"SAVE": save, "ROWS": rows, "COLUMNS": _keys(given, "queries")}
+    constants |= {"SAVE": save, "ROWS": QUERIES, "COLUMNS": _keys(given, "queries")}
     return _launch(given, repair_kernel, arguments, constants)
 
 
@@ -87,14 +86,12 @@ def backward(
     own = {"g": g, "shift": shift, "coarse": means[0], "fine": means[1], **strides(g=g)}
     arguments, constants = _common(given, flagged)
     arguments |= own | {"dq": dq} | strides(dq=dq)
-    rows = min(QUERIES, power_of_two(given.q.shape[2]))
-    constants |= {"PITCH": given.pitch, "ROWS": rows, "COLUMNS": _keys(given, "queries")}
+    constants |= {"PITCH": given.pitch, "ROWS": QUERIES, "COLUMNS": _keys(given, "queries")}
     of_queries = _launch(given, repair_query_kernel, arguments, constants)
     arguments, constants = _common(given, flagged)
     arguments |= own | {"dk": dk, "dv": dv, "ds": ds} | strides(dk=dk, dv=dv)
     arguments |= strides(ds=ds) if given.source else {"ds_h": 0, "ds_b": 0, "ds_n": 0}
-    rows, flags = _keys(given, "keys"), min(FLAGS, power_of_two(given.q.shape[2]))
-    constants |= {"PITCH": given.pitch, "ROWS": rows, "FLAGS": flags}
+    constants |= {"PITCH": given.pitch, "ROWS": _keys(given, "keys"), "FLAGS": FLAGS}
     of_keys = _launch(given, repair_key_kernel, arguments, constants)
     return [of_queries, of_keys]
 

@@ -2,7 +2,8 @@
 
 `tiles.toml` is written by `reference_impls.kernels.triton.ranking`, which compiles what
 `candidates` gives, and takes what is within the audit's limits and predicted to be fastest.
-`reference_impls.kernels.triton.tune` measures, on a device.
+`reference_impls.kernels.triton.tune` measures, on a device: what it found stands in `measured.toml`
+and counts in place of the prediction.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ LARGE_SHARED_BYTES = 160 * 1024
 """Devices with less for one program (99 KiB on RTX cards, of 8.6, 8.9 and 12.0) get tiles of half
 the rows and columns."""
 TABLE = Path(__file__).with_name("tiles.toml")
+MEASURED = Path(__file__).with_name("measured.toml")
+SHORTEST = 64
+"""Tokens up to which all sequences have the same tile."""
 WIDTHS = (64, 80, 128, 256, 320)
 """Of heads, each up to the next; 80 is for 75 and 320 for 300, see `cut`."""
 
@@ -64,14 +68,29 @@ class Tile:
 Tiles = Mapping[Kind, Mapping[Numbers, Mapping[int, Tile]]]
 
 
-@cache
-def tiles(capability: int) -> Tiles:
-    """The table for devices like 8.0 or 9.0: by kernel, numbers and widest head."""
-    table = tomllib.loads(TABLE.read_text())[f"sm_{capability}"]
+def read(path: Path, capability: int) -> Tiles:
+    """What a table says for devices like 8.0 or 9.0: by kernel, numbers and widest head."""
+    table = tomllib.loads(path.read_text()).get(f"sm_{capability}", {})
     return {
         kind: {
-            numbers: {int(width): Tile(*tile) for width, tile in table[kind][numbers].items()}
+            numbers: {
+                int(width): Tile(*tile)
+                for width, tile in table.get(kind, {}).get(numbers, {}).items()
+            }
             for numbers in get_args(Numbers)
+        }
+        for kind in KINDS
+    }
+
+
+@cache
+def tiles(capability: int) -> Tiles:
+    """The tiles of devices like 8.0 or 9.0: those that one has shown, else those predicted."""
+    predicted, measured = (read(path, capability) for path in (TABLE, MEASURED))
+    return {
+        kind: {
+            numbers: {**by_width, **measured[kind][numbers]}
+            for numbers, by_width in predicted[kind].items()
         }
         for kind in KINDS
     }
@@ -109,7 +128,8 @@ def choose(
 ) -> Tile:
     """The tile for heads of a width (the wider of keys and values) and N tokens.
 
-    No tile is longer than the sequence needs: setting A has 64 tokens.
+    No tile is longer than the sequence needs: setting A has 64 tokens. Shorter ones take the tile
+    of those: a size of its own would be a kernel of its own, which takes the compiler seconds.
 
     Parameters
     ----------
@@ -122,7 +142,7 @@ def choose(
     tile = next(tile for widest, tile in sorted(by_width.items()) if width <= widest)
     if not large:
         tile = tile.of(tile.rows // 2, tile.columns // 2)
-    longest = power_of_two(length)
+    longest = max(SHORTEST, power_of_two(length))
     return tile.of(min(tile.rows, longest), min(tile.columns, longest))
 
 
