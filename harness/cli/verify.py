@@ -180,7 +180,7 @@ def verify_oracles(options: VerifyOptions) -> int:
             if options.determinism:
                 more["bits"] = determinism(todo, options, registry, fingerprint)
                 more["settled"] = IN_PARTS
-            elif not options.large:
+            elif not (options.large or options.resume):
                 more["settled"] = ()
             rows += verified(todo, registry, fingerprint, folder, out, **more)
             out.print(_counted(rows, fingerprint))

@@ -68,11 +68,19 @@ class VerifyOptions(Where, Given, Factory, JsonOutput):
         "each, and it goes on where it was.",
         "--large",
     )
+    resume: bool = switch(
+        "Take what the journal holds of this code, and go on where it was stopped.", "--resume"
+    )
     golden: Path | None = option(
         "Check the golden .npz files at or below DIR instead.", r.THERE, "--golden"
     )
     exact: bool = switch("Only what the papers claim exactly: a minute.", "--exact")
-    jobs: int = option("Children at a time (0: one per core).", r.JOBS, "--jobs", default="0")
+    jobs: int = option(
+        "Children at a time (0: one per core, on a GPU at most eight).",
+        r.JOBS,
+        "--jobs",
+        default="0",
+    )
 
     def __post_init__(self) -> None:
         """Refuse what can't be together."""

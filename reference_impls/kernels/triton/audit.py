@@ -34,7 +34,7 @@ from reference_impls.kernels.triton.tiles import (
     cut,
     tiles,
 )
-from reference_impls.kernels.triton.tune import DTYPES
+from reference_impls.kernels.triton.trial import DTYPES
 from reference_impls.masks import parse_all
 
 if TYPE_CHECKING:

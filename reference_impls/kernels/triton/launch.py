@@ -25,8 +25,8 @@ from reference_impls.kernels.triton.tiles import Tile, cut, power_of_two
 from reference_impls.mechanism import Unsupported
 
 _LAUNCHED: dict[tuple[Any, ...], Any] = {}
-"""What Triton compiled, by all that makes another kernel. Its own way from sixty arguments to that
-takes a quarter of a millisecond on the host of an H200, ten times a training pass."""
+"""What Triton compiled, by all that makes another kernel: its own way from sixty arguments to that
+is half of a launch's time on the host, and a training pass of a core launches ten."""
 HELD = 2**13
 """Numbers of one program of the kernels that weigh, of 32 tokens at most: more would spill."""
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, replace
 from pathlib import Path
 
@@ -27,7 +27,14 @@ from reference_impls.kernels.triton.audit import (
     line,
     unable,
 )
-from reference_impls.kernels.triton.tiles import TABLE, Kind, Numbers, Tile, candidates, tiles
+from reference_impls.kernels.triton.tiles import (
+    TABLE,
+    Tile,
+    candidates,
+    table_text,
+    tiles,
+    with_these,
+)
 
 COUNTS = Path(__file__).with_name("counts.toml")
 MOST = 6
@@ -83,17 +90,6 @@ def _order(one: KernelAudit) -> tuple[bool, float]:
     return broken > 0, cycles * BROKEN**broken
 
 
-def written(table: Mapping[tuple[int, Kind, Numbers], Mapping[int, Tile]]) -> str:
-    """The text of `tiles.toml`."""
-    text = "# Written by `python -m reference_impls.kernels.triton.ranking --write`:\n"
-    text += "# by the widest head rows, columns, warps, stages.\n"
-    for (capability, kind, numbers), by_width in table.items():
-        text += f"\n[sm_{capability}.{kind}.{numbers}]\n"
-        for width, tile in sorted(by_width.items()):
-            text += f"{width} = {list(astuple(tile))}\n"
-    return text
-
-
 def counted(audits: Iterable[KernelAudit]) -> str:
     """The text of `counts.toml`: what `reports.core.predicted` makes times of."""
     text = "# Written by `python -m reference_impls.kernels.triton.ranking --counts`: cycles of a\n"
@@ -111,16 +107,13 @@ def counted(audits: Iterable[KernelAudit]) -> str:
 
 def rewrite(best: Iterable[KernelAudit]) -> None:
     """Put these tiles in the places of their cells."""
-    table = {
-        (capability, kind, numbers): dict(by_width)
-        for capability in DEVICES
-        for kind, by_numbers in tiles(capability).items()
-        for numbers, by_width in by_numbers.items()
-    }
-    for one in best:
-        cell = one.cell
-        table[cell.capability, cell.kind, cell.numbers][cell.width] = one.tile
-    TABLE.write_text(written(table))
+    text = "# Written by `python -m reference_impls.kernels.triton.ranking --write`:\n"
+    text += "# by the widest head rows, columns, warps, stages.\n"
+    for capability in DEVICES:
+        own = [one for one in best if one.cell.capability == capability]
+        cells = {(one.cell.kind, one.cell.numbers, str(one.cell.width)): one.tile for one in own}
+        text += table_text({capability: with_these(TABLE, capability, cells)[capability]})
+    TABLE.write_text(text)
     tiles.cache_clear()
 
 

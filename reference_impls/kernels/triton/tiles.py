@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from reference_impls.kernels import sizes
 
@@ -69,8 +69,12 @@ Tiles = Mapping[Kind, Mapping[Numbers, Mapping[int, Tile]]]
 
 
 def read(path: Path, capability: int) -> Tiles:
-    """What a table says for devices like 8.0 or 9.0: by kernel, numbers and widest head."""
-    table = tomllib.loads(path.read_text()).get(f"sm_{capability}", {})
+    """What a table says for devices like 8.0 or 9.0: by kernel, numbers and widest head.
+
+    Nothing where it is not there.
+    """
+    text = path.read_text() if path.exists() else ""
+    table = tomllib.loads(text).get(f"sm_{capability}", {})
     return {
         kind: {
             numbers: {
@@ -94,6 +98,39 @@ def tiles(capability: int) -> Tiles:
         }
         for kind in KINDS
     }
+
+
+Cells = Mapping[Any, Tile]
+"""Tiles by kind, numbers and width, all three as texts."""
+
+
+def with_these(path: Path, capability: int, cells: Cells) -> dict[int, Tiles]:
+    """What a table says, by capability, with other tiles in some places of one of them."""
+    table = {one: read(path, one) for one in SHARED_BYTES}
+    own = {
+        kind: {
+            numbers: {
+                **by_width,
+                **{int(at[2]): t for at, t in cells.items() if at[:2] == (kind, numbers)},
+            }
+            for numbers, by_width in by_numbers.items()
+        }
+        for kind, by_numbers in table[capability].items()
+    }
+    return {**table, capability: own}
+
+
+def table_text(table: Mapping[int, Tiles]) -> str:
+    """A table as `read` reads it."""
+    text = ""
+    for capability, by_kind in table.items():
+        for kind, by_numbers in by_kind.items():
+            for numbers, by_width in by_numbers.items():
+                if by_width:
+                    text += f"\n[sm_{capability}.{kind}.{numbers}]\n"
+                for width, tile in sorted(by_width.items()):
+                    text += f"{width} = {list(astuple(tile))}\n"
+    return text
 
 
 WIDEST = sizes.WIDEST["triton"]
@@ -155,16 +192,28 @@ SUMS: Mapping[Kind, tuple[float, float]] = {
 
 
 SIDES = (16, 32, 64, 128)
-REGISTERS: Mapping[Numbers, tuple[int, int]] = {"half": (40, 224), "single": (16, 128)}
+REGISTERS: Mapping[Numbers, tuple[int, int]] = {"half": (40, 224), "single": (16, 168)}
 """Least and most of a thread for `SUMS`: products of float32 have both factors there, in parts."""
+MOST_WIDE = 128
+"""Of float32 wider than 128: the parts of what is multiplied take as many again."""
+
+
+def beyond(numbers: Numbers, rows: int, warps: int, capability: int) -> bool:
+    """Whether warps of a group would load rows that a tile of float32 has not.
+
+    Triton 3.6 has each of them load 16 of its own into registers, where there are fewer from behind
+    the tile, and an H200 stops at what lies behind shared memory. Bfloat16 is read where it stands.
+    """
+    return numbers == "single" and capability == 90 and 64 <= rows < 16 * warps
 
 
 def candidates(kind: Kind, numbers: Numbers, width: int, capability: int = 90) -> Iterator[Tile]:
     """Tiles worth compiling, by what they hold in shared memory and in registers.
 
     Products take 16 rows for each warp, and of bfloat16 on 9.0 64 for each four; fewer rows to a
-    warp are several warps with the same scores, which only sums of many features are worth. Wider
-    than 256, sums of 64 rows would spill, and what is multiplied takes registers too.
+    warp are several warps with the same scores, which only sums of many features are worth (of
+    float32 not where that is `beyond` the tile). Wider than 256, sums of 64 rows would spill, and
+    what is multiplied takes registers too.
 
     Yields
     ------
@@ -175,6 +224,8 @@ def candidates(kind: Kind, numbers: Numbers, width: int, capability: int = 90) -
     item, wider = 2 if half else 4, width > 256
     wide, long = SUMS[kind]
     least, most = REGISTERS[numbers]
+    if not half and width > 128:
+        most = MOST_WIDE
     most = most * 2 // 3 if wider else most
     longest = 128 if half else 32  # three products of float32 make one
     by_group = half and capability == 90 and not wider
@@ -186,6 +237,8 @@ def candidates(kind: Kind, numbers: Numbers, width: int, capability: int = 90) -
         for per_warp in by_warp:
             warps = rows // per_warp
             if warps not in (1, 2, 4, 8) or (by_group and (rows < 64 or warps < 4)):
+                continue
+            if beyond(numbers, rows, warps, capability):
                 continue
             registers = (wide * rows * width + long * rows * columns) / (32 * warps)
             for stages in ahead:

@@ -25,6 +25,7 @@ from harness.records import journal
 from harness.registry import Registry
 from harness.verify.run import Verification
 from reference_impls.kernels.triton import tune
+from reference_impls.kernels.triton.tiles import KINDS
 from suites.programs.command import console
 from suites.programs.goals.__main__ import app as goals
 from suites.programs.gpu import __main__ as gpu
@@ -170,11 +171,12 @@ def test_the_pack_is_a_journal_with_all_records(
 def test_all_that_runs_on_a_gpu_is_verified_then_measured() -> None:
     names = [part.name for part in parts("cuda")]
     assert names[0] == "doctor"
-    tuned = [name for name in names if name.startswith("tune ")]
-    at = names.index("bench")
-    assert names[at:] == ["bench", "energy", "goals", "frontier", "predicted", *tuned]
-    verified = {name for name in names if name.startswith("verify ")}
-    assert {"verify mtsa", "verify multi_head", "verify disa", "verify bi_lstm"} <= verified
+    measured = ["bench", "goals", "frontier", "predicted"]
+    assert names[1 : 2 + len(measured)] == ["verify", *measured]
+    (first,) = [part for part in parts("cuda") if part.name == "verify"]
+    timed = {name.partition(".")[0] for name in gpu.LONGEST}
+    assert timed <= {*first.arguments}, "what is measured is verified before"
+    assert names[-1] == "determinism", "the compiler takes longest"
     assert len(names) == len(set(names))
     large = {name.partition(" ")[2] for name in names if name.startswith("large ")}
     heads = {"mtsa", "mtsa_nmt", "mtsa_released", "mtsa_stack", "msmsa", "msmsa_layer"}
@@ -274,9 +276,7 @@ def test_every_line_is_understood_and_says_what_it_would_do(
     assert {"mtsa.fused f32 large", "mtsa_stack.algorithm1 f32 large"} <= large
     assert not any(line.split()[0].endswith(".plain") for line in large)
     assert len(planned["frontier"]) == 4
-    assert planned["tune"] == [
-        f"{kind} half {width}" for width in (64, 80, 128) for kind in tune.KINDS
-    ]
+    assert planned["tune"] == [f"{kind} half {width}" for width in (64, 80, 128) for kind in KINDS]
 
 
 def test_here_without_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

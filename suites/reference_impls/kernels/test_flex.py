@@ -41,6 +41,9 @@ def test_blocks_are_skipped_and_unmasked_where_they_may_be(n: int, padded: bool)
     tiled = torch.nn.functional.pad(pairs, (0, missing, 0, missing))
     tiled = tiled.unflatten(3, (-1, BLOCK)).unflatten(2, (-1, BLOCK))
     some, full = tiled.any(3).any(4), tiled.all(3).all(4)  # [B or 1, H, blocks, blocks]
+    for positions in (blocks.kv_indices, blocks.full_kv_indices, blocks.q_indices):
+        assert positions is not None
+        assert positions.is_contiguous(), "its kernels go on by the heads' stride alone"
     listed = _dense(blocks.kv_num_blocks, blocks.kv_indices)
     listed_full = _dense(blocks.full_kv_num_blocks, blocks.full_kv_indices)
     assert not (listed & listed_full).any()

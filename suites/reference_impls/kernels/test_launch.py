@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 pytest.importorskip("triton", reason="the CPU build of torch is without triton")
-from reference_impls.kernels.triton import launch  # noqa: E402 (imports triton)
-from reference_impls.kernels.triton.tiles import Tile  # noqa: E402
+from reference_impls.kernels.triton import launch
+from reference_impls.kernels.triton.tiles import Tile
 
 
 class Kernel:
@@ -103,3 +104,64 @@ def test_the_interpreter_is_asked_every_time() -> None:
     for _ in range(2):
         made(kernel, torch.zeros(8)).run()
     assert len(kernel.compiled) == 2
+
+
+@pytest.fixture
+def triton_driver() -> Iterator[list[tuple[Any, ...]]]:
+    """Triton itself, compiling for an H200 that is not there: what reaches its launcher."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+
+    reached: list[tuple[Any, ...]] = []
+
+    class Launcher:
+        def __init__(self, *_: Any) -> None:
+            pass
+
+        def __call__(self, *given: Any) -> None:
+            reached.append(given)
+
+    def properties(_: int) -> dict[str, int]:
+        return {"max_shared_mem": 227 * 1024}
+
+    before = triton.runtime.driver._active
+    utils = SimpleNamespace(
+        load_binary=lambda *_: (None, 17, 32, 0, 1024), get_device_properties=properties
+    )
+    triton.runtime.driver.set_active(
+        SimpleNamespace(
+            get_current_device=lambda: 0,
+            get_current_stream=lambda _: 5,
+            get_current_target=lambda: GPUTarget("cuda", 90, 32),
+            launcher_cls=Launcher,
+            utils=utils,
+        )
+    )
+    yield reached
+    triton.runtime.driver._active = before
+
+
+@pytest.mark.slow
+def test_triton_is_given_the_same_either_way(
+    triton_driver: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from reference_impls.kernels.triton.inputs import Inputs
+    from suites.support.attending import Problem
+
+    # On a device of 9.0 the tiles are large; these compile in seconds.
+    monkeypatch.setattr(Inputs, "tile", lambda *_: Tile(16, 16, 1, 2))
+    given = Inputs(Problem(n=64, d_i=16, d_v=16, columns=16).call(torch.bfloat16), precise=False)
+    for _ in range(2):
+        found = launch.Outputs.of(given, save=True)
+        for one in launch.forward(given, found, save=True):
+            one.run()
+    first, again = triton_driver[:2], triton_driver[2:]
+    assert len(first) == len(again) == 2, "weights, then the forward pass"
+    for given_first, given_again in zip(first, again, strict=True):
+        assert len(given_first) == len(given_again) > 25
+        assert [type(value) for value in given_first] == [type(value) for value in given_again]
+        numbers = [value for value in given_first if isinstance(value, int | float)]
+        assert numbers == [value for value in given_again if isinstance(value, int | float)]
+        shapes = [value.shape for value in given_first if isinstance(value, torch.Tensor)]
+        assert shapes == [value.shape for value in given_again if isinstance(value, torch.Tensor)]
+    assert len(launch._LAUNCHED) == 2

@@ -27,7 +27,7 @@ from harness.verify.budget import CAP
 from harness.verify.check import check_drawn
 from reference_impls.kernels import core, tiled, triton, underflow
 from reference_impls.kernels.dropout import PairDropout
-from reference_impls.kernels.triton import device, tune
+from reference_impls.kernels.triton import device, trial
 from reference_impls.kernels.triton.inputs import Inputs
 from reference_impls.kernels.triton.tiles import Tile
 from reference_impls.mechanism import Unsupported
@@ -491,9 +491,9 @@ def test_the_interpreter_does_not_multiply_bfloat16(monkeypatch: pytest.MonkeyPa
 
 @runs_kernels
 def test_a_tile_that_computes_something_else_may_not_win(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tune, "CHECKED", 19)
-    monkeypatch.setattr(tune, "MASKS", {"directional": ("forward", "backward")})
-    ask: Any = partial(tune.why_not, "key_gradient", "single", 16, SMALL[0], DEVICE.type)
+    monkeypatch.setattr(trial, "CHECKED", 19)
+    monkeypatch.setattr(trial, "MASKS", {"directional": ("forward", "backward")})
+    ask: Any = partial(trial.why_not, "key_gradient", "single", 16, SMALL[0], DEVICE.type)
     assert ask() == ""
     gradients, room = launch.backward, Inputs.gradients
     monkeypatch.setattr(launch, "backward", lambda *given: gradients(*given)[:-1])  # dk: whatever

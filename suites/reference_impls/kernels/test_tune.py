@@ -6,12 +6,13 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from reference_impls.kernels.triton import device, tune
+from reference_impls.kernels.triton import device, tiles, trial, tune
 from reference_impls.kernels.triton.tiles import KINDS, Tile
 from suites.support.attending import defined
 from suites.support.batches import error
@@ -34,12 +35,17 @@ def four_tiles(played: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """One cell, of which one tile is wrong."""
     monkeypatch.setattr(tune, "table_of", lambda _: {"forward": {"half": {64: NOW}}})
     monkeypatch.setattr(tune, "candidates", lambda *_: [NOW, BEST, SLOW, WRONG])
-    monkeypatch.setattr(
-        tune, "why_not", lambda *given: "wrong: dk is off by 9.0e-01" if WRONG in given else ""
-    )
+    monkeypatch.setattr(tune, "asked", partial(answered, {WRONG: "wrong: dk is off by 9.0e-01"}))
     monkeypatch.setattr(
         tune, "launches", lambda kind, tiles, call, g: dict.fromkeys(tiles, call.q.shape)
     )
+
+
+def answered(
+    wrong: Mapping[Tile, str], what: str, kind: str, numbers: str, width: int, tiles: Sequence[Tile]
+) -> dict[Tile, str]:
+    """What children would say: all run, these are wrong."""
+    return {tile: wrong.get(tile, "") if what == "check" else "" for tile in tiles}
 
 
 def times(kernels: Mapping[Tile, Any]) -> dict[Tile, Sequence[float]]:
@@ -55,7 +61,8 @@ def test_the_best_is_right_and_fast_on_average_over_the_problems() -> None:
     assert found["best"] == "64x64 8w 2s"
     assert found["now"] == "128x64 8w 2s"
     assert found["dropped"] == {"16x64 8w 2s": "wrong: dk is off by 9.0e-01"}
-    assert found["right"] == 3
+    assert found["tile"] == (64, 64, 8, 2)
+    assert found["checked"] == 3, "the three fastest, the table's among them"
     assert found["repeats"] >= 30
     assert found["milliseconds"].keys() == {
         f"{masks} N{length}" for masks in tune.MASKS for length in (16, 32)
@@ -65,7 +72,7 @@ def test_the_best_is_right_and_fast_on_average_over_the_problems() -> None:
 
 @pytest.mark.usefixtures("four_tiles")
 def test_where_none_is_right_there_is_no_best(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tune, "why_not", lambda *_: "does not run: no room")
+    monkeypatch.setattr(tune, "asked", lambda *given: dict.fromkeys(given[-1], "does not run: no"))
     found = tune.cell("forward", "half", 64, [16], "cpu", times)
     assert found["best"] is None
     assert len(found["dropped"]) == 4
@@ -82,6 +89,79 @@ def test_what_is_found_is_printed_and_written(
     assert told[0] == "forward half 64: 64x64 8w 2s, now 128x64 8w 2s"
     assert told[1] == "  16x64 8w 2s wrong: dk is off by 9.0e-01"
     assert json.loads(out.read_text())["forward half 64"]["best"] == "64x64 8w 2s"
+
+
+@pytest.mark.usefixtures("four_tiles")
+def test_what_is_written_counts_in_place_of_what_was_predicted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    predicted = tiles.read(tiles.TABLE, 90)
+    measured = tmp_path / "measured.toml"
+    measured.write_text("[sm_80.forward.half]\n64 = [16, 16, 1, 2]\n")
+    monkeypatch.setattr(tiles, "MEASURED", measured)
+    monkeypatch.setattr(tune, "MEASURED", measured)
+    monkeypatch.setattr(tune, "cell", partial(tune.cell, on="cpu", timed=times))
+    line = ["--out", str(tmp_path / "tiles.json"), "--lengths", "16", "32", "--write"]
+    monkeypatch.setattr(tune.table_of, "cache_clear", lambda: None, raising=False)
+    tiles.tiles.cache_clear()
+    try:
+        assert tune.main([*line, "--only", "forward half 64"]) == 0
+        found = tiles.tiles(90)
+        assert found["forward"]["half"][64] == BEST != predicted["forward"]["half"][64]
+        assert found["forward"]["half"][128] == predicted["forward"]["half"][128]
+        assert found["key_gradient"] == predicted["key_gradient"]
+        assert tiles.tiles(80)["forward"]["half"][64] == Tile(16, 16, 1, 2), "others stay"
+    finally:
+        tiles.tiles.cache_clear()
+    text = measured.read_text()
+    assert "\n# fastest on none, torch" in text
+    assert "[sm_90.forward.half]\n64 = [64, 64, 8, 2]\n" in text
+
+
+CHILD = """
+import os, sys
+what, kind, numbers, width, *tiles = sys.argv[1:]
+for tile in tiles:
+    if tile == "16,64,8,2":
+        print("Triton Error [CUDA]: an illegal memory access", file=sys.stderr)
+        os._exit(1)
+    print(f'[[{tile}], "{"wrong" if tile == "32,64,8,2" else ""}"]', flush=True)
+"""
+
+
+def test_a_tile_that_ends_its_process_takes_no_other_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "played.py").write_text(CHILD)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(trial, "__spec__", SimpleNamespace(name="played"))
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    found = trial.asked("run", "forward", "half", 64, [NOW, WRONG, SLOW, BEST])
+    died = "does not run: Triton Error [CUDA]: an illegal memory access"
+    assert found == {NOW: "", WRONG: died, SLOW: "wrong", BEST: ""}
+
+
+def test_a_child_answers_for_each_tile(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = {"run": lambda *_: "", "check": lambda *given: f"wrong on {given[-1]}"}
+    monkeypatch.setattr(trial, "QUESTIONS", answer)
+    assert trial.main(["check", "forward", "half", "64", "64,64,4,3", "16,16,1,2"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines == [[[64, 64, 4, 3], "wrong on cuda"], [[16, 16, 1, 2], "wrong on cuda"]]
+
+
+def test_no_tile_of_float32_has_warps_without_rows_on_hopper() -> None:
+    """What Triton 3.6 makes of such tiles stopped an H200."""
+    for table in (tiles.TABLE, tiles.MEASURED):
+        for kind, by_numbers in tiles.read(table, 90).items():
+            for width, tile in by_numbers["single"].items():
+                assert not tiles.beyond("single", tile.rows, tile.warps, 90), (kind, width)
+    offered = [t for k in KINDS for w in tiles.WIDTHS for t in tiles.candidates(k, "single", w)]
+    assert len(offered) > 100
+    assert not [t for t in offered if 64 <= t.rows < 16 * t.warps]
+    assert tiles.beyond("single", 64, 8, 90)
+    assert not tiles.beyond("half", 64, 8, 90)
 
 
 @pytest.fixture
@@ -141,24 +221,24 @@ def test_a_tile_is_checked_at_the_widths_that_it_is_for(
         return {"a": torch.tensor([2.0 if call == broken else 1.0])}
 
     broken = 0
-    monkeypatch.setattr(tune, "problem", pose)
-    monkeypatch.setattr(tune, "computed", compute)
-    monkeypatch.setattr(tune, "_references", lambda *_: {"a": torch.ones(1)})
-    assert not tune.why_not("forward", "half", width, NOW, "cpu")
+    monkeypatch.setattr(trial, "problem", pose)
+    monkeypatch.setattr(trial, "computed", compute)
+    monkeypatch.setattr(trial, "_references", lambda *_: {"a": torch.ones(1)})
+    assert not trial.why_not("forward", "half", width, NOW, "cpu")
     assert asked == checked
     broken = min(checked)
     told = f"wrong: a is off by 1.0e+00 of its largest (heads of {broken}, directional)"
-    assert tune.why_not("forward", "half", width, NOW, "cpu") == told
+    assert trial.why_not("forward", "half", width, NOW, "cpu") == told
 
 
 @pytest.mark.parametrize("masks", tune.MASKS)
 @pytest.mark.parametrize("padded", [False, True])
 def test_the_reference_is_the_definition(masks: str, padded: bool) -> None:
-    call, g = tune.problem("single", 4, 33, masks, padded, "cpu", "checked")
+    call, g = trial.problem("single", 4, 33, masks, padded, "cpu", "checked")
     if call.mask is not None:
         g = g * call.mask[None, :, :, None]
     own = call._replace(**{name: getattr(call, name).requires_grad_() for name in "qkvs"})
-    found, wanted = tune.reference(call, g), defined(own, g.double())
+    found, wanted = trial.reference(call, g), defined(own, g.double())
     assert all(error(found[name], wanted[name]) < 1e-12 for name in wanted)
 
 
@@ -169,7 +249,7 @@ def test_launches_differ_in_their_tiles_alone(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(Launch, "run", lambda one: ran.append(one.kernel.fn.__name__))
     monkeypatch.setattr("reference_impls.kernels.triton.inputs.large_tiles", lambda _: True)
     monkeypatch.setattr("reference_impls.kernels.triton.inputs.architecture", lambda _: 90)
-    call, g = tune.problem("half", 64, 200, "window", False, "cpu", "timed")
+    call, g = trial.problem("half", 64, 200, "window", False, "cpu", "timed")
     heads = call.q.shape[0]
     assert heads == 8
     for kind in KINDS:
