@@ -106,6 +106,8 @@ def test_determinism_goes_on_where_it_was_stopped(
         assert checked == ["f32", "f64", "bf16"]
     here(line.replace(" --determinism", ""), cwd=tmp_path)
     assert checked[3:] == ["f32", "f64", "bf16"], "without it all is checked anew"
+    here(line.replace("determinism", "resume"), cwd=tmp_path, code=1)
+    assert checked[6:] == ["f32"], "what ran out of time may do better"
 
 
 SAME = {"status": "ok", "again": 0.0, "batch": 1e-7, "threads": None, "compiled": 1e-7}

@@ -14,11 +14,12 @@ import pytest
 from harness.cli import bench, run
 from harness.cli import doctor as command
 from harness.doctor import facts
-from harness.doctor.child import compiled, seen
+from harness.doctor.child import compiled, launched, seen
 from harness.doctor.facts import Attempt, busy_share, c_compiler, cxx_compiler, gather
 from harness.errors import UsageError
 from harness.isolate import Outcome
 from harness.measure import device, gpu
+from harness.verify.budget import CAP
 from suites.harness.doctor.test_checks import BOX, LAPTOP
 
 INFORMATION = "Model: \t\t NVIDIA H200\nIRQ:   \t\t 16\n"
@@ -199,3 +200,10 @@ def test_the_command_ends_with_a_sentence_and_a_code(
     assert told["ready"] == (code == 0)
     assert {f["what"] for f in told["findings"]} >= {"torch", "driver", "results", "memory"}
     assert told["facts"]["python"] == machine.python
+
+
+def test_a_launch_is_checked_and_a_wrong_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert launched("mtsa.fused_tiled", "cpu")["comparisons"] > 5
+    monkeypatch.setitem(CAP, "f32", 1e-12)
+    with pytest.raises(UsageError, match=r"mtsa.fused_tiled: \d+ of \d+ results are wrong, "):
+        launched("mtsa.fused_tiled", "cpu")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
 from harness.isolate import Outcome
 from harness.registry import Registry
+from harness.verify import check as check_module
 from harness.verify.batches import Batch, batches
 from harness.verify.budget import CAP, FLOOR, Deviation, budget, error, worst
 from harness.verify.check import check, check_drawn
-from harness.verify.run import judged
+from harness.verify.run import judged, workers_for
 from reference_impls.kernels.native import loader
 from reference_impls.mechanism import Implementation, Mechanism, Unsupported
 from suites.support.parameters import DTYPES, has_compiler, implementations
@@ -116,7 +119,7 @@ def test_error_is_relative_to_the_larger_of_one_and_the_output() -> None:
         error(np.zeros(2), np.zeros(3))
 
 
-@pytest.mark.parametrize("dtype", ["f64", "f32", "bf16", "f16"])
+@pytest.mark.parametrize("dtype", ["f64", "f32", "fast32", "bf16", "f16"])
 def test_budget_is_twice_plain_plus_floor_under_the_cap(dtype: str) -> None:
     assert budget(0.0, dtype) == FLOOR[dtype]
     small = FLOOR[dtype] / 8
@@ -125,6 +128,42 @@ def test_budget_is_twice_plain_plus_floor_under_the_cap(dtype: str) -> None:
     assert budget(None, dtype) == CAP[dtype]
     assert budget(float("inf"), dtype) == CAP[dtype]
     assert FLOOR[dtype] < CAP[dtype]
+
+
+def test_a_librarys_fast_float32_is_judged_as_that_where_it_is_declared_alone() -> None:
+    registry = Registry()
+    declared = {
+        f"{m.name}.{i.name}": i for m in registry.mechanisms.values() for i in m.implementations
+    }
+    fast = {name for name, i in declared.items() if i.arithmetic("f32", "cuda") == "fast32"}
+    assert {"multi_head.sdpa", "bi_lstm.packed", "bi_gru.packed"} <= fast
+    assert not {name for name in fast if name.startswith(("mtsa", "msmsa", "disa"))}, "ours"
+    assert {i.arithmetic("f32", "cpu") for i in declared.values()} == {"f32"}
+    assert {i.arithmetic("bf16", "cuda") for i in declared.values()} == {"bf16"}
+    assert budget(0.0, "f32") < 5.8e-6 < budget(0.0, "fast32") < budget(0.0, "tf32"), "cuDNN's"
+
+
+def test_what_is_judged_as_another_arithmetic_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    real = check_module.compare
+
+    def noted(got: Any, wanted: Any, plain: Any, arithmetic: str, *more: Any) -> Any:
+        asked.append(arithmetic)
+        return real(got, wanted, plain, arithmetic, *more)
+
+    monkeypatch.setattr(check_module, "compare", noted)
+    monkeypatch.setattr(Implementation, "arithmetic", lambda *_: "fast32")
+    found = check_module.check("none.fused", "f32", "cpu")
+    assert {*asked} == {"fast32"}
+    assert (found["verdict"], found["detail"]) == ("ok", "judged as fast32")
+
+
+@pytest.mark.parametrize(
+    ("device", "threads", "asked", "children"),
+    [("cpu", 64, 0, 64), ("cuda", 64, 0, 8), ("cuda", 2, 0, 2), ("cuda", 64, 20, 20)],
+)
+def test_several_children_share_a_gpu(device: str, threads: int, asked: int, children: int) -> None:
+    assert workers_for({"device": device, "threads": threads}, asked) == children
 
 
 def test_not_a_number_is_never_within_budget() -> None:
