@@ -194,8 +194,9 @@ SUMS: Mapping[Kind, tuple[float, float]] = {
 SIDES = (16, 32, 64, 128)
 REGISTERS: Mapping[Numbers, tuple[int, int]] = {"half": (40, 224), "single": (16, 168)}
 """Least and most of a thread for `SUMS`: products of float32 have both factors there, in parts."""
-MOST_WIDE = 128
-"""Of float32 wider than 128: the parts of what is multiplied take as many again."""
+MOST_SINGLE = 128
+"""Of float32 where warps multiply, or heads are wider than 128: the parts of both factors are in
+registers then, of warp groups those of one."""
 
 
 def beyond(numbers: Numbers, rows: int, warps: int, capability: int) -> bool:
@@ -224,8 +225,8 @@ def candidates(kind: Kind, numbers: Numbers, width: int, capability: int = 90) -
     item, wider = 2 if half else 4, width > 256
     wide, long = SUMS[kind]
     least, most = REGISTERS[numbers]
-    if not half and width > 128:
-        most = MOST_WIDE
+    if not half and (capability == 80 or width > 128):
+        most = MOST_SINGLE
     most = most * 2 // 3 if wider else most
     longest = 128 if half else 32  # three products of float32 make one
     by_group = half and capability == 90 and not wider
