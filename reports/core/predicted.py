@@ -1,15 +1,15 @@
 """How long the Triton kernels would take on a GPU: predicted from the compiled code, not measured.
 
 `reference_impls.kernels.triton.ranking` counts what a multiprocessor does for a pair of query and
-key and writes it to ``counts.toml``; a board says how many of them there are, and how fast. No GPU
-has confirmed a number of it: where one was measured, that stands beside, in ``speed.md`` and on
-the page of that GPU.
+key and writes it to ``counts.toml``; a board says how many of them there are, and how fast. Where
+one was measured, that stands beside, in ``speed.md`` and on the page of that GPU.
 """
 
 from __future__ import annotations
 
 import math
 import re
+import statistics
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -169,9 +169,13 @@ def widths(board: Board) -> Sequence[int]:
 
 def measured(
     devices: Iterable[DeviceRecords], board: Board, width: int, phase: Phase
-) -> dict[int, float]:
-    """Median seconds of the core by length, on devices of a board's name."""
-    found: dict[int, float] = {}
+) -> dict[int, tuple[float, float]]:
+    """Median seconds of the core by length, on devices of a board's name.
+
+    And of the device alone, replayed from a CUDA graph, which is what is predicted: NaN where no
+    record says it.
+    """
+    found: dict[int, tuple[float, float]] = {}
     for device in devices:
         if board_of(str(device.fingerprint.get("model"))) is not board:
             continue
@@ -179,14 +183,22 @@ def measured(
         of = {"name": MEASURED, "status": "ok", "dtype": "bf16", "phase": phase, "batch": BATCH}
         for column, value in {**of, "heads": HEADS, "d_out": HEADS * width}.items():
             mine = mine[mine[column] == value]
-        median = mine.groupby("length", as_index=False)["seconds"].median()
-        found |= dict(zip(median["length"], median["seconds"], strict=True))
+        for length in map(int, sorted(set(mine["length"]))):
+            of_length = mine[mine["length"] == length]
+            cases = {*of_length["case"]}
+            told = (one.get("gpu") or {} for one in device.records if one.get("case") in cases)
+            alone = [one["device_seconds"] for one in told if "device_seconds" in one]
+            median = statistics.median(alone) if alone else math.nan
+            found[length] = float(of_length["seconds"].median()), median
     return found
 
 
 @dataclass(frozen=True)
 class Beside:
-    """A prediction, and the seconds that were measured on that board; None where nobody did."""
+    """A prediction, and the seconds that were measured on that board; None where nobody did.
+
+    ``alone`` are those of the device without the host, NaN where nobody took them.
+    """
 
     board: str
     phase: Phase
@@ -194,6 +206,7 @@ class Beside:
     tokens: int
     predicted: Prediction
     measured: float | None
+    alone: float = math.nan
 
     @property
     def texts(self) -> tuple[str, str]:
@@ -206,7 +219,10 @@ class Beside:
         said = f"{time_text(seconds)} ({over}; {one.bound})"
         if there is None:
             return said, ""
-        return said, f"{time_text(there)} ({there / seconds:.2f}x of predicted)"
+        told = f"{time_text(there)} ({there / seconds:.2f}x of predicted)"
+        if not math.isnan(self.alone):
+            told += f"; device alone {time_text(self.alone)} ({self.alone / seconds:.2f}x)"
+        return said, told
 
 
 def beside(devices: Iterable[DeviceRecords], boards: Sequence[Board] = BOARDS) -> list[Beside]:
@@ -217,7 +233,8 @@ def beside(devices: Iterable[DeviceRecords], boards: Sequence[Board] = BOARDS) -
             there = measured(devices, board, width, phase)
             for n in SHOWN:
                 one = predicted(board, width, n, BATCH, HEADS, phase)
-                found.append(Beside(board.name, phase, width, n, one, there.get(n)))
+                took, alone = there.get(n, (None, math.nan))
+                found.append(Beside(board.name, phase, width, n, one, took, alone))
     return found
 
 
@@ -246,6 +263,7 @@ def numbers(found: Iterable[Beside]) -> list[dict[str, Any]]:
             "flash3_seconds": one.predicted.flash3,
             "largest": one.predicted.bound,
             "measured_seconds": math.nan if one.measured is None else one.measured,
+            "device_seconds": one.alone,
         }
         for one in found
     ]

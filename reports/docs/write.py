@@ -14,12 +14,13 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from harness.errors import UsageError
+from harness.records.journal import PACKED
 from reports.claims.ledger import devices_of, score_lines
 from reports.core import predicted
 from reports.core.figure_data import data_of
 from reports.core.html import TEMPLATES, environment
 from reports.core.page import svg
-from reports.core.source import PUBLISHED, Source, find
+from reports.core.source import PUBLISHED, DeviceRecords, Source, find
 from reports.core.style import with_dark
 from reports.core.tables import delimited
 from reports.docs import declared, reached, speed, training
@@ -50,7 +51,7 @@ def values_of(
     """
     claims = Ledger(devices_of("" if source.published else str(source.folders[0])), PlainOutput())
     known = [f for f in timed if f.problem]
-    of_gpus = predicted.beside(source.devices)
+    of_gpus = predicted.beside([*source.devices, *_of_gpus(published)])
     return {
         "at_sizes": [(f.device.title, f.where, speed.answers_table(f)) for f in known],
         "small": speed.small_table(known[0]) if known else "",
@@ -75,14 +76,20 @@ def values_of(
         "audits": [v for v in claims.verdicts if v.claim.kind == "audit"],
         # Written by the programs that judge them, of their own records beside.
         "goals": [
-            path.read_text("utf-8").rstrip()
-            for path in sorted((published / "cpu").glob("goals*.md"))
+            path.read_text("utf-8").rstrip() for path in sorted(published.glob("*/goals*.md"))
         ],
         **{
             name.replace("-", "_"): (published / "cpu" / f"{name}.md").read_text("utf-8").rstrip()
             for name in ("calibration", "calibration-statistics")
         },
     }
+
+
+def _of_gpus(published: Path) -> list[DeviceRecords]:
+    """What GPUs have shown: journals in folders of their own, which no page adds to another's."""
+    packed = sorted(published.glob(f"*/*{PACKED}"))
+    found = (find(str(path).removesuffix(PACKED)) for path in packed if path.parent.name != "cpu")
+    return [one for each in found for one in each.devices if one.fingerprint["device"] == "cuda"]
 
 
 def csv_of(figure: Figure) -> str:

@@ -124,6 +124,11 @@ def test_what_was_measured_stands_below_what_was_predicted() -> None:
     assert row.split("|")[1:3] == [" H100, forward, measured ", " 64 "]
     assert f"{3e3 * expected:.3g} ms (3.00x of predicted)" in row
     assert found.index(row) == 1, "below the row of its width"
+    assert "alone" not in row
+    graphed = device("NVIDIA H100 80GB HBM3", *(2 * expected, 3 * expected))
+    graphed.records[0]["gpu"] = {"device_seconds": 1.1 * expected}
+    (row,) = [line for line in lines(graphed) if "measured" in line]
+    assert f"(2.50x of predicted); device alone {1.1e6 * expected:.3g} µs (1.10x)" in row
 
 
 def test_every_cell_says_what_takes_longest_there() -> None:
