@@ -47,6 +47,8 @@ class HubSource:
     repository: str
     revision: str
     files: Mapping[str, str]  # file of each split
+    # The same examples in another text: it is cut here, and only their numbers can be checked.
+    raw: bool = False
 
 
 @dataclass(frozen=True)

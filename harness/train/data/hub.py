@@ -1,7 +1,8 @@
 """``--data hub``: corpora from the public hub, or from the repository that the tables came from.
 
 What is fetched becomes tables of the data directory's form in a folder of the user's cache, so the
-rows are the same either way: a table whose content has another checksum is refused. A data set of
+rows are the same either way: a table whose content has another checksum is refused. (SNLI is raw
+text there, so its tokens are others; the numbers of its pairs are checked.) A data set of
 the hub is read by the library `datasets` (extra ``data``), a repository's files as they are. It has
 never run against either itself, only on files laid out as they are there, with made-up rows and
 with rows made from the tables by what the hub's scripts and the corpora's makers do.
@@ -22,7 +23,8 @@ from typing import Any
 from harness.errors import UsageError
 from harness.json_file import replace_file
 from harness.train.data.corpora import HubSource, KnownCorpus, corpora, found_in
-from harness.train.data.directory import VARIABLE
+from harness.train.data.directory import VARIABLE, there
+from harness.train.data.texts import tokens_raw
 
 NAME = "hub"
 """What is given in place of a folder; one that is called so is ``./hub``."""
@@ -83,9 +85,22 @@ def directory(task: str, files: Sequence[str], folder: Path | None = None) -> Pa
     """
     folder = folder or cache_folder()
     for corpus in given_by(task, files):
-        if any(found_in(folder, file).status != "right" for file in corpus.files):
+        if any(not _fetched(corpus, folder, name) for name in _names(corpus)):
             fetch(corpus, folder)
     return folder
+
+
+def _names(corpus: KnownCorpus) -> list[str]:
+    """All files, those that users without the hub make too."""
+    return [*(file.name for file in corpus.files), *corpus.yours]
+
+
+def _fetched(corpus: KnownCorpus, folder: Path, name: str) -> bool:
+    """Whether a file is there; where it must be the listed one, whether it is."""
+    listed = {file.name: file for file in corpus.files}
+    if name not in listed or (corpus.hub is not None and corpus.hub.raw):
+        return there(folder, name) is not None
+    return found_in(folder, listed[name]).status == "right"
 
 
 def given_by(task: str, files: Sequence[str]) -> list[KnownCorpus]:
@@ -119,16 +134,24 @@ def fetch(corpus: KnownCorpus, folder: Path) -> None:
     """
     assert corpus.hub is not None
     tables = CONVERSIONS[corpus.name](_splits(corpus.hub))
-    for file in corpus.files:
-        lines = ["\t".join(fields) + "\n" for fields in (file.columns, *tables[file.name])]
-        content = "".join(lines).encode()
-        if hashlib.sha256(content).hexdigest() != file.content:
+    listed = {file.name: file for file in corpus.files}
+    wanted = {file.name: file.rows for file in corpus.files} | dict(corpus.yours)
+    contents = {}
+    for name in _names(corpus):
+        columns = listed.get(name, corpus.files[0]).columns
+        lines = ["\t".join(fields) + "\n" for fields in (columns, *tables[name])]
+        contents[name] = "".join(lines).encode()
+        same = len(tables[name]) == wanted[name]
+        if not corpus.hub.raw:
+            same = hashlib.sha256(contents[name]).hexdigest() == listed[name].content
+        if not same:
             raise UsageError(
                 f"{corpus.hub.repository} at {corpus.hub.revision[:10]} does not give the rows of "
-                f"{file.name} ({len(tables[file.name])} rows, expected {file.rows}, or another "
-                "text); give --data DIR"
+                f"{name} ({len(tables[name])} rows, expected {wanted[name]}"
+                f"{'' if corpus.hub.raw else ', or another text'}); give --data DIR"
             )
-        _write(folder / f"{file.name}.gz", content)
+    for name, content in contents.items():
+        _write(folder / f"{name}.gz", content)
 
 
 def _splits(source: HubSource) -> dict[str, HubSplit]:
@@ -244,6 +267,19 @@ def _as_windows_1252(text: str) -> str:
         ) from None
 
 
+def snli(splits: Mapping[str, HubSplit]) -> dict[str, Table]:
+    """Of ``stanfordnlp/snli``: raw sentences, cut as SICK's; pairs without a gold label are -1."""
+    tables = {}
+    for name, split in splits.items():
+        table = Table()
+        for row in split.rows:
+            if row["label"] >= 0:
+                cut = (" ".join(tokens_raw(clean(row[c]))) for c in ("premise", "hypothesis"))
+                table.append((split.names["label"][row["label"]], *cut))
+        tables[f"snli/{'dev' if name == 'validation' else name}.tsv"] = table
+    return tables
+
+
 def multi30k(splits: Mapping[str, HubSplit]) -> dict[str, Table]:
     """Of ``multi30k/dataset``: four parallel files of each part."""
     tables = {}
@@ -292,6 +328,7 @@ def _sentences(
 CONVERSIONS: Mapping[str, Callable[[Mapping[str, HubSplit]], dict[str, Table]]] = {
     "trec": trec,
     "mr": mr,
+    "snli": snli,
     "multi30k": multi30k,
     "ud_ewt": ud_ewt,
     "wnut17": wnut17,
@@ -299,5 +336,4 @@ CONVERSIONS: Mapping[str, Callable[[Mapping[str, HubSplit]], dict[str, Table]]] 
 """By corpus. MTL-16's files are in three encodings: we have not the bytes to try a conversion on.
 Of the others no data set of the hub with the same rows and a known revision is known to us. As far
 as is remembered (nothing could be looked up): SST-5 is lower-cased there, CR, MPQA and SUBJ are in
-another order or cut at random, SNLI is not tokenised, and SICK is the other release (4,439 / 495 /
-4,906 pairs)."""
+another order or cut at random, and SICK is the other release (4,439 / 495 / 4,906 pairs)."""

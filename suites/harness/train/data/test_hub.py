@@ -157,7 +157,7 @@ def test_what_the_hub_tore_is_mended_or_refused() -> None:
     assert clean("a\u2028b\x85c\n") == "a b c"
 
 
-@pytest.mark.parametrize("name", list(CONVERSIONS))
+@pytest.mark.parametrize("name", sorted({*CONVERSIONS} - {"snli"}))
 def test_rows_of_the_hub_become_the_listed_tables_or_are_refused(
     folder: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,10 +206,56 @@ def test_rows_of_the_hub_become_the_listed_tables_or_are_refused(
         assert not list((tmp_path / "refused").rglob(f"*/{wrong}.tsv*"))
 
 
+def _inference(*labels: int, text: str = "The man's T-shirt isn't dry.") -> HubSplit:
+    """Pairs as the hub has them: raw sentences, and -1 where there is no gold label."""
+    rows = [
+        {"premise": text, "hypothesis": f"Pair {i} of\tit", "label": label}
+        for i, label in enumerate(labels)
+    ]
+    return HubSplit(rows, {"label": ["entailment", "neutral", "contradiction"]})
+
+
+def test_snli_of_the_hub_is_cut_and_its_pairs_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    known = corpora()["snli"]
+    assert known.hub is not None
+    source, files = _elsewhere(known.hub, tmp_path / "a"), task("snli").files
+    splits = {
+        "train": _inference(2, -1, 0, 1),
+        "validation": _inference(1, -1),
+        "test": _inference(0, 0),
+    }
+    _publish(splits, source)
+    numbers = {"snli/dev.tsv": 1, "snli/test.tsv": 2}
+    listed = tuple(replace(file, rows=numbers[file.name]) for file in known.files)
+    corpus = replace(known, hub=source, files=listed, yours={"snli/train.tsv": 3})
+    monkeypatch.setattr(hub, "corpora", lambda: {"snli": corpus})
+    found = hub.directory("snli", files, tmp_path / "found")
+    columns = ("label", "sentence1", "sentence2")
+    train = read_table(found / "snli" / "train.tsv.gz", columns)
+    assert [row["label"] for row in train] == ["contradiction", "entailment", "neutral"]
+    assert train[0]["sentence1"] == "The man 's T-shirt is n't dry ."
+    assert train[1]["sentence2"] == "Pair 2 of it"
+    assert len(read_table(found / "snli" / "test.tsv.gz", columns)) == 2
+    monkeypatch.setattr(hub, "_splits", lambda _: pytest.fail("what is there was fetched again"))
+    assert hub.directory("snli", files, tmp_path / "found") == found
+    monkeypatch.undo()
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    few = replace(corpus, yours={"snli/train.tsv": 4})
+    monkeypatch.setattr(hub, "corpora", lambda: {"snli": few})
+    with pytest.raises(UsageError, match=r"rows of snli/train.tsv \(3 rows, expected 4\); give"):
+        hub.directory("snli", files, tmp_path / "refused")
+    assert not (tmp_path / "refused").exists()
+
+
 def test_what_the_hub_has_not_or_the_library_refuses_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(UsageError, match=r"rows of cr .*the hub has mr, trec, multi30k, ud_ewt, w"):
+    with pytest.raises(
+        UsageError, match=r"rows of cr .*the hub has mr, trec, snli, multi30k, ud_ewt, w"
+    ):
         hub.directory("cr", task("cr").files, tmp_path)
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(UsageError, match=r"needs the library datasets: pip install"):
