@@ -15,13 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import scaled_dot_product_attention
 
 from reference_impls.checks import core_dtype, refuse_rows
 from reference_impls.merged import itself, side_by_side
 from reference_impls.msmsa.modules import Heads, MsmsaLayer, within_windows
 from reference_impls.msmsa.scales import Scale
 from reference_impls.msmsa.tiles import Group, Piece, pieces, plan
+from reference_impls.sdpa import attention
 
 
 def _meetings(half: int, length: int) -> list[tuple[slice, slice]]:
@@ -206,7 +206,7 @@ def _all_pairs(q: Tensor, k: Tensor, v: Tensor, group: Group, mask: Tensor | Non
         if mask is not None:  # a padded query needs a key: itself, a zero
             pairs = pairs | torch.eye(n, dtype=torch.bool, device=q.device)
     q, k, v = (t.transpose(1, 2) for t in (q, k, v))
-    out = scaled_dot_product_attention(q, k, v, attn_mask=pairs, scale=1.0)
+    out = attention(q, k, v, pairs, 1.0)
     return out.transpose(1, 2).flatten(2)
 
 
@@ -225,11 +225,7 @@ def _in_tiles(
             cut, queries.split(lengths, dim=1), masks, *bands, strict=True
         ):
             tiles = some.unflatten(1, (piece.tiles, piece.tile))  # [B, M, T, d_h]
-            found.append(
-                scaled_dot_product_attention(
-                    tiles, near_keys, near_values, attn_mask=added, scale=1.0
-                )
-            )
+            found.append(attention(tiles, near_keys, near_values, added, 1.0))
         done.append(found)
     return done
 

@@ -10,8 +10,8 @@ from harness.train.recipes import PAPER, ROWS, SENTENCES, TUNED, lasting
 from harness.train.task import Task
 
 HOW = (
-    "it is not handed on with the others: give --data hub, or take labels.train, s1.train and s2.train of e-SNLI "
-    "(github.com/OanaMariaCamburu/e-SNLI, dataset/eSNLI) and run (printf "
+    "it is not handed on with the others: give --data hub, or take labels.train, s1.train and "
+    "s2.train of e-SNLI (github.com/OanaMariaCamburu/e-SNLI, dataset/eSNLI) and run (printf "
     r"'label\tsentence1\tsentence2\n'; paste labels.train s1.train s2.train) | gzip > "
     "DIR/snli/train.tsv.gz"
 )
