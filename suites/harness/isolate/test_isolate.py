@@ -54,8 +54,18 @@ def perform(interpreter: Interpreter, name: str, seconds: float = 30, **argument
 
 
 def gone(pid: int, within: float = 2.0) -> bool:
-    """Whether the process is no more, or only a zombie that its parent has yet to notice."""
-    return soon(lambda: _state(pid) in ("", "Z", "X"), within)
+    """Whether the process is no more, or only a zombie that its parent has yet to notice.
+
+    One whose threads are still ending is none that a parent can notice.
+    """
+    return soon(lambda: _state(pid) in ("", "Z", "X") and _threads(pid) <= 1, within)
+
+
+def _threads(pid: int) -> int:
+    try:
+        return len(list(Path(f"/proc/{pid}/task").iterdir()))
+    except OSError:
+        return 0
 
 
 def noted(file: Path) -> list[int]:
