@@ -144,17 +144,24 @@ class Registry:
     ----------
     extra : iterable of str
         What ``--with`` named; it wins over installed and built-in mechanisms of the same name.
+
+    Attributes
+    ----------
+    replaced : list of str
+        Names of those that it won over.
     """
 
     def __init__(self, extra: Iterable[str] = ()) -> None:
         self.extra = tuple(extra)
         self.mechanisms: dict[str, Mechanism] = {**builtins(), **entry_points()}
         self.given_names: tuple[str, ...] = ()
+        self.replaced: list[str] = []
         for dotted in dict.fromkeys(self.extra):
             for mechanism in given(dotted):
                 if mechanism.name in self.given_names:
                     named = f"{mechanism.name!r} is the name of two that --with gives"
                     raise UsageError(f"{named}: {', '.join(self.extra)}; rename one of them")
+                self.replaced += [mechanism.name] * (mechanism.name in self.mechanisms)
                 self.mechanisms[mechanism.name] = mechanism
                 self.given_names += (mechanism.name,)
 

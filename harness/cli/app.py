@@ -9,7 +9,7 @@ import io
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from platform import python_version
 from typing import Annotated, Any
@@ -19,6 +19,7 @@ import typer
 from harness.errors import NotVerified, UsageError
 from harness.options import measure, train
 from harness.options.declare import Option, declared, read
+from harness.registry import Registry
 
 app = typer.Typer(
     name="attnbench",
@@ -105,6 +106,7 @@ def command(options: type, run: str) -> Callable[..., None]:
 
     def call(**given: Any) -> None:
         asked: Any = read(options, given)
+        _tell_replaced(getattr(asked, "given", ()))
         module, _, function = run.partition(":")
         raise typer.Exit(getattr(importlib.import_module(f"harness.cli.{module}"), function)(asked))
 
@@ -112,6 +114,12 @@ def command(options: type, run: str) -> Callable[..., None]:
     parameters = [_parameter(field, one) for field, one in declared(options)]
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return call
+
+
+def _tell_replaced(given: Sequence[str]) -> None:
+    """A line for each of ``--with`` that has the name of another mechanism: it is not that."""
+    for name in Registry(given).replaced if given else ():
+        print(f"attnbench: {name} is what --with gives, not attnbench's own", file=sys.stderr)
 
 
 def _parameter(name: str, one: Option) -> inspect.Parameter:

@@ -32,6 +32,16 @@ def test_signs_that_a_terminal_lacks_lose_nothing(tmp_path: Path) -> None:
     assert len(done.stdout.splitlines()) == len(whole.splitlines())
 
 
+def test_ones_own_mechanism_with_a_name_that_is_taken_is_told(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import torch\nclass disa(torch.nn.Linear):\n"
+        "    def forward(self, x, mask): return super().forward(x)\nclass other(disa): pass\n"
+    )
+    told = here("explain disa --with mine:disa --with mine:other", cwd=tmp_path).stderr
+    assert told == "attnbench: disa is what --with gives, not attnbench's own\n"
+    assert here("explain disa", cwd=tmp_path).stderr == ""
+
+
 def test_every_task_is_listed_with_its_metrics(tmp_path: Path) -> None:
     done = here("list --json out.json", cwd=tmp_path)
     told = {one["name"]: one for one in json.loads((tmp_path / "out.json").read_text())["tasks"]}
