@@ -157,9 +157,7 @@ def write(table: Mapping[str, Any]) -> None:
         if isinstance(found, dict) and found.get("tile")
     }
     on = f"{table['device']}, torch {table['torch']}, triton {table['triton']}"
-    head = (
-        "# Written by `python -m reference_impls.kernels.triton.tune --write`: what is right and\n"
-    )
+    head = "# Written by `python -m reference_impls.kernels.triton.tune --write`: right, and\n"
     head += f"# fastest on {on}.\n"
     head += "# By the widest head rows, columns, warps, stages.\n"
     MEASURED.write_text(head + table_text(with_these(MEASURED, device.architecture(), by_cell)))
