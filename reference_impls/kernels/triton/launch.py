@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import triton
 import triton.language as tl
 from torch import Tensor
 from triton.runtime.errors import OutOfResources
@@ -21,7 +20,7 @@ from reference_impls.kernels.triton.backward import (
 from reference_impls.kernels.triton.forward import forward_kernel
 from reference_impls.kernels.triton.inputs import Inputs, packed
 from reference_impls.kernels.triton.parts import weigh_kernel
-from reference_impls.kernels.triton.tiles import Tile, cut, power_of_two
+from reference_impls.kernels.triton.tiles import Tile, cut, power_of_two, tiles_of
 from reference_impls.mechanism import Unsupported
 
 _LAUNCHED: dict[tuple[Any, ...], Any] = {}
@@ -189,7 +188,7 @@ def _weighed(given: Inputs, maximum: Tensor) -> tuple[Tensor, Tensor, list[Launc
         "WIDTH_V": power_of_two(d_v),
         "ROWS": _rows(d_v),
     }
-    programs = heads * batch * triton.cdiv(n, _rows(d_v))
+    programs = heads * batch * tiles_of(n, _rows(d_v))
     return w, e, [Launch(weigh_kernel, programs, arguments, constants)]
 
 
@@ -217,7 +216,7 @@ def _cotangents(given: Inputs, found: Outputs, g: Tensor) -> tuple[Launch, Tenso
         "PITCH": given.pitch,
         "WIDTH_V": power_of_two(d_v),
     }
-    programs = heads * batch * triton.cdiv(n, _rows(d_v))
+    programs = heads * batch * tiles_of(n, _rows(d_v))
     return Launch(cotangent_kernel, programs, arguments, constants), dnum, dden
 
 
@@ -262,7 +261,7 @@ def _common(
         "DOT": tl.bfloat16 if given.numbers == "half" else tl.float32,
         "PRECISION": given.precision,
     }
-    return heads * batch * triton.cdiv(n, tile.rows), arguments, constants
+    return heads * batch * tiles_of(n, tile.rows), arguments, constants
 
 
 def positions(given: Inputs) -> dict[str, Any]:
@@ -294,8 +293,10 @@ def _signed(number: int) -> int:
 
 def strides(**values: Tensor) -> dict[str, int]:
     """Strides of head, sample and token; 0 where there is one alone, so that it is one kernel."""
-    return {
-        f"{name}_{axis}": step if size > 1 else 0
-        for name, t in values.items()
-        for axis, step, size in zip("hbn", t.stride(), t.shape, strict=False)
-    }
+    found = {}
+    for name, t in values.items():
+        (h, b, n), sizes = t.stride()[:3], t.shape
+        found[f"{name}_h"] = h if sizes[0] > 1 else 0
+        found[f"{name}_b"] = b if sizes[1] > 1 else 0
+        found[f"{name}_n"] = n if sizes[2] > 1 else 0
+    return found

@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import triton
 import triton.language as tl
 from torch import Tensor
 
@@ -31,7 +30,7 @@ from reference_impls.kernels.triton.repair_kernels import (
     repair_key_kernel,
     repair_query_kernel,
 )
-from reference_impls.kernels.triton.tiles import Tile, power_of_two
+from reference_impls.kernels.triton.tiles import Tile, power_of_two, tiles_of
 
 QUERIES = 128
 """Of one program: nearly always it reads their flags and nothing else."""
@@ -124,7 +123,7 @@ def _launch(
     heads, batch, n, _ = given.q.shape
     rows = constants["ROWS"]
     tile = Tile(rows, constants.get("COLUMNS", rows), WARPS, 1)
-    return Launch(kernel, heads * batch * triton.cdiv(n, rows), arguments, constants, tile)
+    return Launch(kernel, heads * batch * tiles_of(n, rows), arguments, constants, tile)
 
 
 def _keys(given: Inputs, programs: str) -> int:

@@ -40,6 +40,7 @@ from reference_impls.kernels.triton.tiles import (
     Tile,
     candidates,
     table_text,
+    tiles_of,
     with_these,
 )
 from reference_impls.kernels.triton.tiles import tiles as table_of
@@ -58,8 +59,6 @@ FLUSHED = 256 * 2**20
 
 def launches(kind: Kind, tiles: Sequence[Tile], call: KernelCall, g: Tensor) -> dict[Tile, Launch]:
     """One kernel of the same tensors with each tile; what comes before it has run."""
-    import triton
-
     from reference_impls.kernels.triton import launch
 
     given = Inputs(call, precise=call.q.dtype == torch.float32)
@@ -77,7 +76,7 @@ def launches(kind: Kind, tiles: Sequence[Tile], call: KernelCall, g: Tensor) -> 
     return {
         tile: replace(
             last,
-            programs=heads * batch * triton.cdiv(n, tile.rows),
+            programs=heads * batch * tiles_of(n, tile.rows),
             constants={**last.constants, "ROWS": tile.rows, "COLUMNS": tile.columns},
             tile=tile,
         )
