@@ -129,7 +129,7 @@ def test_what_was_measured_stands_below_what_was_predicted() -> None:
     graphed.records[0]["gpu"] = {"device_seconds": 1.1 * expected}
     (other,) = device("NVIDIA H100 80GB HBM3", expected, width=128).records
     graphed.records.append({**other, "gpu": {"device_seconds": 9 * expected}})
-    (row,) = [line for line in lines(graphed) if "measured" in line]
+    row, _ = [line for line in lines(graphed) if "measured" in line]
     assert f"(2.50x of predicted); device alone {1.1e6 * expected:.3g} µs (1.10x)" in row
 
 
