@@ -19,7 +19,6 @@ import typer
 from harness.errors import NotVerified, UsageError
 from harness.options import measure, train
 from harness.options.declare import Option, declared, read
-from harness.registry import Registry
 
 app = typer.Typer(
     name="attnbench",
@@ -118,7 +117,11 @@ def command(options: type, run: str) -> Callable[..., None]:
 
 def _tell_replaced(given: Sequence[str]) -> None:
     """A line for each of ``--with`` that has the name of another mechanism: it is not that."""
-    for name in Registry(given).replaced if given else ():
+    if not given:
+        return
+    from harness.registry import Registry  # --help needs none
+
+    for name in Registry(given).replaced:
         print(f"attnbench: {name} is what --with gives, not attnbench's own", file=sys.stderr)
 
 

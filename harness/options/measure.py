@@ -89,7 +89,7 @@ class VerifyOptions(Where, Given, Factory, JsonOutput):
         runs = [f"--{name}" for name in kinds if getattr(self, name)]
         if len(runs) > 1:
             raise UsageError(f"given {' '.join(runs)}; each is a run of its own, give one")
-        unread = ("dtypes",) if self.exact else ("dtypes", "option", "jobs")
+        unread = ("dtypes", "resume") if self.exact else ("dtypes", "option", "jobs", "resume")
         flags = [f"--{name}" for name in unread if getattr(self, name)]
         if (self.exact or self.golden is not None) and flags:
             what = "exact claims" if self.exact else "golden files"

@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from harness.case import Case
+from reference_impls.mechanism import Implementation
+
 FACTOR = 2.0
 """An implementation may have twice the error of the plain yardstick in the same dtype."""
 
@@ -53,6 +56,13 @@ def error(actual: np.ndarray, expected: np.ndarray) -> float:
         return math.inf
     scale = max(1.0, float(np.abs(expected).max()))
     return float(np.abs(actual - expected).max()) / scale
+
+
+def arithmetic_of(case: Case, implementation: Implementation) -> str:
+    """What the errors of a case are judged by: its dtype, unless less is asked for or declared."""
+    if case.run_settings().tf32:
+        return "tf32"
+    return implementation.arithmetic(case.problem.dtype, case.problem.device)
 
 
 def budget(plain_error: float | None, dtype: str, gradient: bool = False) -> float:

@@ -20,7 +20,7 @@ from harness.build import (
 )
 from harness.case import Case, Problem, literal, parse
 from harness.registry import Registry, resolve
-from harness.verify.budget import Deviation, worst
+from harness.verify.budget import Deviation, arithmetic_of, worst
 from harness.verify.check import named_weights
 from harness.verify.compare import (
     OUTPUT,
@@ -84,8 +84,7 @@ def _check_drawn(parsed: Case, registry: Registry, seed: int) -> tuple[dict[str,
     p = parsed.problem
     mechanism, implementation, module = case_module(parsed, registry, seed)
     x, mask = case_inputs(parsed, implementation, seed)
-    own_arithmetic = implementation.arithmetic(p.dtype, p.device)
-    arithmetic = "tf32" if parsed.run_settings().tf32 else own_arithmetic
+    arithmetic = arithmetic_of(parsed, implementation)
     samples = sorted({0, p.batch - 1})
     lengths = [p.length] * len(samples) if mask is None else mask.sum(1)[samples].tolist()
     rows = sampled(p.length, lengths, seed)

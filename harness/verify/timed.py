@@ -28,7 +28,7 @@ from harness.inputs import (
 )
 from harness.isolate import Wrong
 from harness.registry import Registry
-from harness.verify.budget import Deviation, budget, worst
+from harness.verify.budget import Deviation, arithmetic_of, budget, worst
 from harness.verify.compare import SHAKES, UNIT, shaken
 
 FOUND_BY = {"found_by": "timed-values"}
@@ -110,13 +110,10 @@ class _Fresh:
         self.case = case
         apply_settings(case)
         mechanism, implementation, self._module = case_module(case, registry, seed)
-        problem = case.problem
         _, self._mask = case_inputs(case, implementation, seed)
         self._source = InputSource(case, mechanism.output, secret)
         self._random = random_numbers(case.problem.device)
-        tf32 = case.run_settings().tf32
-        own = implementation.arithmetic(problem.dtype, problem.device)
-        self._arithmetic = "tf32" if tf32 else own
+        self._arithmetic = arithmetic_of(case, implementation)
 
     def compare(self, look: Mapping[str, Any]) -> list[Deviation]:
         """Each result of a look against what this module gives.

@@ -153,7 +153,8 @@ def asked(
     what : {"run", "check"}
         One launch, or `why_not`.
     """
-    at_once = min(len(tiles), os.cpu_count() or 1)
+    # `why_not` tells of a crash itself, and behind one nothing runs: a child for each tile then.
+    children = len(tiles) if what == "check" else min(len(tiles), os.cpu_count() or 1)
 
     def some(mine: list[Tile]) -> dict[Tile, str]:
         found: dict[Tile, str] = {}
@@ -172,8 +173,8 @@ def asked(
                 found[left[len(answers)]] = f"does not run: {last[:200]}"
         return found
 
-    with ThreadPoolExecutor(at_once or 1) as pool:
-        parts = pool.map(some, [list(tiles[i::at_once]) for i in range(at_once)])
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        parts = pool.map(some, [list(tiles[i::children]) for i in range(children)])
         return {tile: reason for part in parts for tile, reason in part.items()}
 
 

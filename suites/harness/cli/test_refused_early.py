@@ -216,6 +216,8 @@ verify --golden . --dtypes bf16 --option heads=3
     --dtypes --option: golden files say themselves how; leave it out
 verify mtsa --exact --dtypes f64
     --dtypes: exact claims say themselves how; leave it out
+verify mtsa --exact --resume
+    --resume: exact claims say themselves how; leave it out
 verify --golden . --stress
     given --stress --golden; each is a run of its own, give one
 report --docs --like a.toml

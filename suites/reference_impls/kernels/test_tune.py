@@ -141,6 +141,19 @@ def test_a_tile_that_ends_its_process_takes_no_other_with_it(
     assert found == {NOW: "", WRONG: died, SLOW: "wrong", BEST: ""}
 
 
+def test_behind_a_check_that_told_of_a_crash_nothing_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "import sys\nfor n, t in enumerate(sys.argv[5:]): print(f'[[{t}], \"{n}\"]')\n"
+    (tmp_path / "played.py").write_text(text)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(trial, "__spec__", SimpleNamespace(name="played"))
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    three = [NOW, SLOW, BEST]
+    assert trial.asked("check", "forward", "half", 64, three) == dict.fromkeys(three, "0")
+    assert trial.asked("run", "forward", "half", 64, three)[BEST] == "2", "one child for all"
+
+
 def test_a_child_answers_for_each_tile(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
