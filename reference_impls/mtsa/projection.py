@@ -104,7 +104,9 @@ class Projection(torch.autograd.Function):
             for part in (x @ weight).split(widths, dim=1)
         )
         ctx.activation, ctx.widths = activation, (s1_b.shape[1], s2_b.shape[1])
-        s1_w, s1_b, s2_w = wide = padded(s1_w, s1_b, s2_w)
+        # Of fewer tokens than the weights have rows, a pass over those takes more than it saves.
+        ctx.padding = len(x) >= s1_w.shape[1]
+        s1_w, s1_b, s2_w = wide = padded(s1_w, s1_b, s2_w) if ctx.padding else (s1_w, s1_b, s2_w)
         hidden = hidden_layer(k, s1_w, s1_b, activation)
         kept = (weight, hidden) if len(x) <= FEW_TOKENS else ()
         ctx.save_for_backward(x, q_w, k_w, v_w, *wide, k, *kept)
@@ -120,8 +122,10 @@ class Projection(torch.autograd.Function):
         narrow, width = ctx.widths
         # Of many tokens nothing was kept; the hidden layer is [H, M, wide].
         weight, hidden = kept or (None, hidden_layer(k, s1_w, s1_b, ctx.activation))
-        # The product whose result has whole vectors in its rows.
-        of_s2_w = torch.bmm(gs.transpose(1, 2), hidden).transpose(1, 2)[:, :narrow]
+        if ctx.padding:  # the product whose result has whole vectors in its rows
+            of_s2_w = torch.bmm(gs.transpose(1, 2), hidden).transpose(1, 2)[:, :narrow]
+        else:
+            of_s2_w = torch.bmm(hidden.transpose(1, 2), gs)
         gh = torch.bmm(gs, s2_w[..., :width].transpose(1, 2))  # [H, M, wide]
         gh = before(gh, hidden, ctx.activation)
         del hidden  # this is the pass's peak of memory
@@ -130,8 +134,9 @@ class Projection(torch.autograd.Function):
         else:
             of_s1_w = torch.bmm(k.transpose(1, 2), gh)[..., :narrow]
         of_s1_b = gh.sum(1)[:, :narrow]
-        d_i = k.shape[2]
-        back = pad(s1_w.transpose(1, 2), (0, sizes.fast_width(d_i) - d_i))
+        d_i, back = k.shape[2], s1_w.transpose(1, 2)
+        if ctx.padding:
+            back = pad(back, (0, sizes.fast_width(d_i) - d_i))
         # Not into what came in: others may hold it.
         gk = torch.add(gk, torch.bmm(gh, back)[..., :d_i], out=torch.empty_like(gk))
         del gh

@@ -127,8 +127,20 @@ def native_backward(
     inverse, highest = inverse.contiguous(), highest.contiguous()
     gradients = _gradients(*inputs[:4])
     found = (*gradients[:3], None if inputs.s is None else gradients[3])
-    problem.run("backward", problem.of(inputs, a, inverse, highest, g=g, gradients=found))
-    underflow.add_gradients(call, g, flagged, gradients)
+    flagged, lost = flagged.contiguous(), c_int64()
+    own = problem.of(
+        inputs,
+        a,
+        inverse,
+        highest,
+        flagged=flagged,
+        lost=addressof(lost),
+        g=g,
+        gradients=found,
+    )
+    problem.run("backward", own)
+    if lost.value:
+        underflow.add_gradients(call, g, flagged, gradients)
     return gradients
 
 

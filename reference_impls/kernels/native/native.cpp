@@ -1,6 +1,7 @@
 // The calls that Python makes, by address: no exception may leave them.
 
 #include <cstdio>
+#include <cstring>
 #include <exception>
 
 #include "directed.h"
@@ -59,6 +60,8 @@ extern "C" int attnbench_forward(const Problem* p, char* message, int64_t room) 
 
 extern "C" int attnbench_backward(const Problem* p, char* message, int64_t room) {
   return guarded(message, room, [&] {
+    if (std::memchr(reinterpret_cast<bool*>(p->flagged), 1, size_t(p->heads * p->batch * p->length)))
+      *reinterpret_cast<int64_t*>(p->lost) = 1;
     if (p->q.kind == F64)
       backward<Double>(*p);
     else if (p->halves)

@@ -223,15 +223,16 @@ def test_the_gradient_that_came_in_is_left_as_it_was() -> None:
     assert all(torch.equal(a, b) for a, b in zip(given, kept, strict=True))
 
 
+@pytest.mark.parametrize("lengths", [(6, 4), (3,)], ids=["more", "fewer than rows of a weight"])
 @pytest.mark.parametrize("tokens", [0, 10**6])
 @pytest.mark.parametrize("variant", ["default", "narrow"])
 def test_what_is_kept_of_few_tokens_changes_no_gradient(
-    tokens: int, variant: str, monkeypatch: pytest.MonkeyPatch
+    lengths: tuple[int, ...], tokens: int, variant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options: dict[str, Any] = {"key_dim": 3, "score_dim": 6} if variant == "narrow" else {}
     ours, plain = (build(f"mtsa.{name}", **options) for name in ("fused_tiled", "plain"))
     monkeypatch.setattr(projection, "FEW_TOKENS", tokens)
-    x, mask = batch((6, 4))
+    x, mask = batch(lengths)
     assert_same(run(ours, x, mask), run(plain, x, mask), 1e-11)
 
 
