@@ -68,17 +68,19 @@ def _work(run: Record) -> tuple[str, ...]:
     """What a run does, whatever machine and code did it, without its ceilings."""
     recipe = identity(run.get("recipe") or {})
     settings = sorted((name, repr(v)) for name, v in recipe.items() if name not in CEILINGS)
-    drawn = (run.get(name) for name in ("model", "task", "seed", "fold", "vectors"))
+    drawn = (run.get(name) for name in ("model", "task", "seed", "fold"))
     return tuple(map(str, (*drawn, settings)))
 
 
 def _repeats(run: Record, other: Record) -> bool:
-    """Whether a run of the same `_work` did the same as another.
+    """Whether a run of the same `_work` did the same as another, or as a look at its attention.
 
-    It did by the same code, data and recipe. Where these are not told alike (older records name no
-    data, code changes without doing anything else, patience never came to a ceiling) the results
-    show it.
+    It did by the same code, data and recipe. Where these are not told alike (older records and
+    looks name no data, code changes without doing anything else, patience never came to a ceiling)
+    the results show it.
     """
+    if other["kind"] == "run" and run.get("vectors") != other.get("vectors"):
+        return False  # which a look does not tell
     told = [(r.get("code"), r.get("data"), identity(r.get("recipe") or {})) for r in (run, other)]
     if told[0] == told[1] and told[0][1] is not None:
         return True
@@ -127,11 +129,11 @@ class Order:
             self._note(run)
 
     def _note(self, record: Record) -> None:
-        if record["kind"] == "run" and is_ok(record):
+        if record["kind"] in ("run", "attention") and is_ok(record):
             self._doing.setdefault(_work(record), {})[str(record["key"])] = record
 
     def repeated(self, run: Record) -> list[Record]:
-        """Other finished runs that did the same: on another machine, or by other code."""
+        """Others that did the same: on another machine, by other code, or to be looked at."""
         same = self._doing.get(_work(run), {}).values()
         return [r for r in same if r["key"] != run["key"] and _repeats(run, r)]
 
@@ -225,9 +227,9 @@ def looked(design: Record, records: Sequence[Record], order: Order) -> list[str]
         )
     if known := known_before(design, pairs_of(design, runs), order):
         out.append(
-            f"{known} of {len(design['runs'])} pairs repeat runs that another machine or other "
-            "code had done before this design was declared: what they give was known; seeds that "
-            "were never trained would be new"
+            f"{known} of {len(design['runs'])} pairs repeat runs that another machine, other code "
+            "or a look had done before this design was declared: what they give was known; seeds "
+            "that were never trained would be new"
         )
     if unused := _unused(design, records, order):
         out.append(

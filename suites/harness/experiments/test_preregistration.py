@@ -142,7 +142,7 @@ def test_runs_that_were_there_before_the_design_are_told() -> None:
     assert warned("not in it: 3, 4", shown(asked, typed, few)), "the same models"
 
 
-KNOWN = "pairs repeat runs that another machine or other code had done before"
+KNOWN = "pairs repeat runs that another machine, other code or a look had done before"
 
 
 def elsewhere(changed: dict[str, Any], **more: Any) -> list[dict[str, Any]]:
@@ -172,6 +172,19 @@ def test_runs_that_another_machine_has_done_before_are_no_new_ones() -> None:
     assert not shown(late, now).exploratory, "repeats these, not they it"
     (one,) = conclusions(now, elsewhere=elsewhere({}, **told))
     assert one.comparisons[0].exploratory, "as a report gives them, by machine"
+
+
+def test_what_a_look_at_attention_showed_before_is_known() -> None:
+    now = session_of("now", declared(5, NOW), *pairs(at="2026-01-10T01:00", data="d"))
+    (seen,) = (r for r in now if r.get("model") == A and r.get("seed") == 3)
+    told = ("model", "task", "seed", "fold", "recipe", "status", "test", "chosen_epoch")
+    look = {name: seen[name] for name in told if name in seen}
+    look |= {"kind": "attention", "key": "look", "run": "r", "at": "2026-01-09T00:00"}
+    found = shown(session_of("looks", look), now)
+    assert found.exploratory
+    assert warned(f"1 of 5 {KNOWN}", found)
+    for other in ({"test": {"accuracy": 0.5}}, {"seed": 9}, {"at": "2026-01-11T00:00"}):
+        assert not shown(session_of("looks", {**look, **other}), now).exploratory, other
 
 
 def test_runs_of_one_design_file_on_another_machine_are_as_declared() -> None:
