@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.stats import LEAST_REPLICATES
@@ -48,7 +48,8 @@ def table(source: Source) -> str:
             remark(
                 f"Of arms with {LEAST_REPLICATES} seeds and more, whose epoch a dev split chose, "
                 "the highest mean on the test set, by whatever recipe, on whatever device. "
-                "Reached: the mean is; beside it the 95 % t-interval."
+                "Reached: the mean is; beside it its own 95 % t-interval, which does not allow for "
+                "the choice of the best."
             ),
         )
     )
@@ -65,13 +66,14 @@ def _arms(goal: Goal, source: Source) -> Iterator[ModelRuns]:
             yield one
 
 
-def _row(goal: Goal, arms: Iterable[ModelRuns]) -> dict[str, str]:
+def _row(goal: Goal, arms: Sequence[ModelRuns]) -> dict[str, str]:
     best = max(arms, key=lambda one: one.mean, default=None)
     if best is None:
         return {"goal": goal.said, "best arm": "", "result": "not run yet"}
     mean = f"{mean_text(best.unit, best.interval)}{best.unit.of_values}"
+    chosen = f", best of {len(arms)}" if len(arms) > 1 else ""
     return {
         "goal": goal.said,
-        "best arm": f"{best.model} {mean} ({best.counted}, {best.recipe})",
+        "best arm": f"{best.model} {mean} ({best.counted}, {best.recipe}{chosen})",
         "result": "reached" if best.mean >= goal.least else "missed",
     }
