@@ -17,7 +17,7 @@ from reports.claims.declared import decided, judged_in, keys_of, recipes_told, s
 from reports.claims.device import DeviceFrames, first_fitting
 from reports.claims.models import LEAST_SEEDS, none_paired
 from reports.claims.record import Claim
-from reports.claims.verdict import Evidence
+from reports.claims.verdict import Answer, Evidence, of_difference
 
 
 def difference_over_tasks(claim: Claim, device: DeviceFrames) -> Evidence:
@@ -63,8 +63,6 @@ def _declared(
     d, unit = row.tasks.difference, unit_of(row.metric)
     assert d is not None
     unlike = [task for task in over.tasks if task not in row.shared]
-    scale = sign * unit.scale
-    low, high = sorted((scale * d.low, scale * d.high))
     runs = [r for c in family.comparisons if c.first == row.model for r in c.runs]
     said = [
         f"{row.model} against {family.baseline}, means over "
@@ -77,14 +75,8 @@ def _declared(
         ),
         judged_in(family),
     ]
-    return Evidence(
-        scale * d.difference,
-        low,
-        high,
-        f"{'; '.join(said)}.",
-        keys_of(runs),
-        answer=None if decided(claim, row.verdict) else "undecided",
-    )
+    answer: Answer | None = None if decided(claim, row.verdict) else "undecided"
+    return of_difference(d, sign * unit.scale, f"{'; '.join(said)}.", keys_of(runs), answer)
 
 
 def _of_two(first: str, second: str, family: Conclusion, task: str) -> Evidence:
@@ -105,19 +97,16 @@ def _of_two(first: str, second: str, family: Conclusion, task: str) -> Evidence:
     if d is None:
         reason = f"{first} and {second}: too few of {counted} count."
         return Evidence(reason=reason, keys=keys, answer="undecided")
-    scale = unit.scale if one.higher_is_better else -unit.scale
-    low, high = sorted((scale * d.low, scale * d.high))
     said = (
         f"{first} against {second}, means over {counted}: {unit.interval(d)}"
         f"{unit.of_differences}; {over.wins} better, {over.losses} worse (sign test p = "
         f"{over.sign_p:.2g}); p = {judged_p(d):.2g}; {recipes_told(runs)}; both trained for "
         f"{family.title}; declared in no family."
     )
-    few = d.count_first < LEAST_SEEDS
-    p = math.nan if few else judged_p(d)
-    return Evidence(
-        scale * d.difference, low, high, said, keys, answer="undecided" if few else None, p=p
-    )
+    scale = unit.scale if one.higher_is_better else -unit.scale
+    if d.count_first < LEAST_SEEDS:
+        return of_difference(d, scale, said, keys, "undecided")
+    return of_difference(d, scale, said, keys, p=judged_p(d))
 
 
 def _unlike(first: Comparison, second: Comparison) -> bool:

@@ -10,7 +10,7 @@ from harness.experiments.warnings import selecting_everything
 from harness.train.task import by_common_recipe
 from reports.claims.device import DeviceFrames, Record, alternatives, first_fitting, same_form
 from reports.claims.record import Claim
-from reports.claims.verdict import Evidence
+from reports.claims.verdict import Answer, Evidence, of_difference
 from reports.core.recipes import recipe_text
 
 UNDECIDABLE = ("descriptive only", "unfinished")
@@ -80,20 +80,13 @@ def by_design(claim: Claim, declared: Sequence[Declared]) -> Evidence:
     d, unit = c.difference, c.unit
     assert d is not None
     scale = sign * (unit.scale if c.higher_is_better else -unit.scale)
-    low, high = sorted((scale * d.low, scale * d.high))
     whole = selecting_everything(zip((c.first, c.second), c.sides, strict=True))
     beside = c.examples.warnings if c.examples else ()
     said = ["; ".join([_said(family, c), *whole, *beside])]
     said += [f"In another form: {_said(whose, other)}" for whose, other, _ in others]
     void = bool(c.flaws or whole or c.verdict in UNDECIDABLE)
-    return Evidence(
-        scale * d.difference,
-        low,
-        high,
-        f"{'. '.join(said)}.",
-        keys_of(c.runs),
-        answer="undecided" if void or not decided(claim, c.verdict) else None,
-    )
+    answer: Answer | None = "undecided" if void or not decided(claim, c.verdict) else None
+    return of_difference(d, scale, f"{'. '.join(said)}.", keys_of(c.runs), answer)
 
 
 def decided(claim: Claim, verdict: str) -> bool:

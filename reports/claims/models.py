@@ -29,7 +29,7 @@ from reports.claims.device import (
     same_form,
 )
 from reports.claims.record import Claim
-from reports.claims.verdict import Answer, Evidence
+from reports.claims.verdict import Answer, Evidence, of_difference
 from reports.core.recipes import recipe_of
 from reports.core.trained import ModelRuns, against
 
@@ -111,8 +111,6 @@ def accuracy_difference(claim: Claim, device: DeviceFrames) -> Evidence:
     if found is None:
         return Evidence(reason=f"no finished pair on {task}.", keys=keys, answer="undecided")
     d, unit = found.difference, unit_of(metric)
-    scale = unit.scale if first.higher_is_better else -unit.scale
-    low, high = sorted((scale * d.low, scale * d.high))
     folds = any(fold >= 0 for _, fold in pairs)
     said = (
         f"{first.model} {unit.value(d.mean_first)}, {second.model} {unit.value(d.mean_second)} "
@@ -136,7 +134,8 @@ def accuracy_difference(claim: Claim, device: DeviceFrames) -> Evidence:
         answer = "undecided" if d.low == d.high and not p_value < ALPHA else None
     how = recipes_told({m.model: m.runs for m in (first, second)})
     said = f"{said}; p = {judged_p(d):.2g}; {how}; declared in no family."
-    return Evidence(scale * d.difference, low, high, said, keys, answer=answer, p=p_value)
+    scale = unit.scale if first.higher_is_better else -unit.scale
+    return of_difference(d, scale, said, keys, answer, p_value)
 
 
 def epoch_ratio(claim: Claim, device: DeviceFrames) -> Evidence:

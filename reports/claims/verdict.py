@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from harness.experiments.replicates import unit_of
+from harness.stats import MeanDifference
 from reports.claims.printed import ROUNDING, PrintedNumber, size_text
 from reports.claims.record import Claim
 
@@ -120,6 +121,19 @@ class Evidence:
     steps: tuple[str, ...] = ()
     answer: Answer | None = None
     p: float = math.nan
+
+
+def of_difference(
+    d: MeanDifference,
+    scale: float,
+    said: str,
+    keys: tuple[str, ...],
+    answer: Answer | None = None,
+    p: float = math.nan,
+) -> Evidence:
+    """A measured difference of means with its interval, times a scale; negative: turned round."""
+    low, high = sorted((scale * d.low, scale * d.high))
+    return Evidence(scale * d.difference, low, high, said, keys, answer=answer, p=p)
 
 
 @dataclass(frozen=True, kw_only=True)

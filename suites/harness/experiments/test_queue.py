@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -211,26 +212,6 @@ def test_each_gpu_has_as_many_runs_as_asked() -> None:
         gpu_slots([*devices, ("2", "NVIDIA A100")], 2)
 
 
-class _Nvml:
-    """As much of pynvml as listing takes."""
-
-    class NVMLError(Exception): ...
-
-    names = ("NVIDIA A100", "NVIDIA H200", "NVIDIA H200")
-
-    def nvmlInit(self) -> None: ...
-
-    def nvmlShutdown(self) -> None: ...
-
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
-        if index >= len(self.names):
-            raise self.NVMLError("no such device")
-        return index
-
-    def nvmlDeviceGetName(self, handle: int) -> str:
-        return self.names[handle]
-
-
 @pytest.mark.parametrize(
     ("given", "found"),
     [
@@ -242,7 +223,15 @@ class _Nvml:
 def test_the_gpus_that_cuda_sees_are_used(
     given: str | None, found: list, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", _Nvml())
+    names = ("NVIDIA A100", "NVIDIA H200", "NVIDIA H200")
+    nvml = SimpleNamespace(
+        NVMLError=IndexError,
+        nvmlInit=lambda: None,
+        nvmlShutdown=lambda: None,
+        nvmlDeviceGetHandleByIndex=lambda index: names[index],
+        nvmlDeviceGetName=lambda name: name,
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
     monkeypatch.delenv(gpu.VISIBLE, raising=False)
     if given is not None:
         monkeypatch.setenv(gpu.VISIBLE, given)

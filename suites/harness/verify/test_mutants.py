@@ -32,19 +32,6 @@ def cheapest_first(
     return sorted(found, key=lambda batch: (batch.label != shows, sum(batch.lengths)))
 
 
-def test_right_values_fail_by_their_gradients() -> None:
-    detached = "no gradient through the scores of the source"
-    (patch,) = (p for p in PATCHES if p.name == detached)
-    with patched(patch):
-        mechanism, implementation = Registry().find(patch.implementation)
-        for batch in cheapest_first(mechanism, implementation, "f64"):
-            found = check_drawn(mechanism, implementation, batch, "f64", "cpu")
-            assert all(d.ok for d in found if not d.gradient)
-            if not all(d.ok for d in found):
-                return
-    pytest.fail("missing gradients went unnoticed")
-
-
 WRONG = "suites.support.mutants:WRONG"
 
 
