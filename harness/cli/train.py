@@ -155,28 +155,19 @@ def _policy_line(record: dict[str, Any]) -> str:
 
 
 def _show(out: Any, record: dict[str, Any], task: Any, choose: str) -> None:
-    table = bare_table()
-    table.add_column("epoch", justify="right")
-    table.add_column("loss", justify="right")
-    by_test = choose == "best-on-test"
-    epochs = record.get("epochs") or ()
+    by_test, epochs = choose == "best-on-test", record.get("epochs") or ()
+    splits = ("dev", "test") if by_test else ("dev",)
     # Not of a further test set, which dev has no part of.
     metrics = [n for n in task.metrics if any(n in (e.get("dev") or ()) for e in epochs)]
-    for name in metrics:
-        table.add_column(f"dev {name}", justify="right")
-        if by_test:
-            table.add_column(f"test {name}", justify="right")
-    table.add_column("seconds", justify="right")
+    told = [(split, name) for name in metrics for split in splits]
+    table = bare_table(numbers=("epoch", "loss", *map(" ".join, told), "seconds"))
     table.add_column("")
     staged = any("stage" in epoch for epoch in epochs)
     if staged:
         table.add_column("stage")
     for epoch in epochs:
-        cells = []
-        for name in metrics:
-            for split in ("dev", "test") if by_test else ("dev",):
-                value = (epoch.get(split) or {}).get(name)
-                cells.append("" if value is None else unit_of(name).value(value))
+        values = [((epoch.get(split) or {}).get(name), unit_of(name)) for split, name in told]
+        cells = ["" if value is None else unit.value(value) for value, unit in values]
         mark = "chosen" if epoch["epoch"] == record.get("chosen_epoch") else ""
         stage = [epoch.get("stage") or ""] if staged else []
         loss = "" if epoch.get("loss") is None else f"{epoch['loss']:.4f}"

@@ -33,18 +33,9 @@ def designs(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
 
 def run_keys(record: Record) -> set[str]:
     """Keys of all runs that a record of a design, of a family or of a sweep asks for."""
-    found: set[str] = set()
-    designs = record["designs"] if record["kind"] == "family" else ()
-    waiting: list[Any] = [record.get("runs"), *(design["runs"] for design in designs)]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, str):
-            found.add(value)
-        elif isinstance(value, Mapping):
-            waiting += value.values()
-        elif isinstance(value, Sequence):
-            waiting += value
-    return found
+    inside = record["designs"] if record["kind"] == "family" else ()
+    runs = [one for asking in (record, *inside) for one in asking.get("runs") or ()]
+    return {key for one in runs for key in ([one] if isinstance(one, str) else one)}
 
 
 def file_of(record: Record) -> str | None:
@@ -252,16 +243,9 @@ def undeclared(
 
     A design file that goes on on another machine is declared there once more.
     """
-    file, older = file_of(design), [r for r in runs if order.before(r, design)]
-    if file is None or not older:
-        return older
-    declared = [r for r in records if r["kind"] in ("design", "family") and file_of(r) == file]
-    asked = [(r, run_keys(r)) for r in declared]
-    return [
-        run
-        for run in older
-        if not any(run["key"] in keys and order.before(one, run) for one, keys in asked)
-    ]
+    file, kinds = file_of(design), ("design", "family")
+    declared = [r for r in records if r["kind"] in kinds and file_of(r) == file is not None]
+    return _trained_before(design, runs, [(r, run_keys(r)) for r in declared], order)
 
 
 def declared_late(

@@ -139,9 +139,6 @@ class FrontierOptions(Where, Given, Factory, Sizes, JsonOutput):
     passes: tuple[str, ...] = option(
         "training (default), forward, or both.", r.PASS_NAMES, "--passes", absent=()
     )
-    settings: tuple[str, ...] = option(
-        "As of attnbench bench.", r.SETTINGS, "--settings", absent=()
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,15 +156,6 @@ class DiffOptions(Where, Narrowed, JsonOutput):
     base: str = argument("A revision, or a journal folder.", TEXT, "BASE", required=True)
     head: str = argument("What is judged: alike.", TEXT, "HEAD", required=True)
     profile: str | None = option("diff (default), quick, full or paper.", r.PROFILE, "--profile")
-    only: tuple[str, ...] = option(
-        "Only this mechanism or mechanism.implementation; repeatable.",
-        TEXT,
-        "--only",
-        shown="NAME",
-        kind="many",
-    )
-    settings: tuple[str, ...] = option("As for bench.", r.SETTINGS, "--settings", absent=())
-    blocks: int | None = option("Blocks (default: 15).", r.BLOCKS, "--blocks")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -79,7 +79,13 @@ def refuse(q: Tensor, v: Tensor) -> None:
             "triton: its interpreter multiplies bfloat16 as integers; expected float32 or float16 "
             "there: convert"
         )
-    given = max(q.shape[-1], v.shape[-1])
+    heads, batch, _, width = v.shape
+    if heads * batch * width >= 2**31:
+        raise Unsupported(
+            f"triton: {heads:,} heads of {batch:,} sequences, {width} wide, are more than the "
+            "kernels count in 32 bits: split the batch"
+        )
+    given = max(q.shape[-1], width)
     if given > widest(q.dtype, q.device):
         raise Unsupported(
             f"triton: heads are {given} wide; expected at most {widest(q.dtype, q.device)}"
@@ -152,7 +158,7 @@ def triton_backward(g: Tensor, *given: Any) -> tuple[Tensor, ...]:
     found = launch.Outputs(*given[COUNT + 1 :])
     gradients = inputs.gradients()
     with current(inputs.q):
-        seen = dense(g).permute(2, 0, 1, 3)  # [H, B, N, d_v]
+        seen = dense(g.permute(2, 0, 1, 3))  # [H, B, N, d_v]
         launches = launch.backward(inputs, found, seen, gradients)
         means = launches[-1].arguments["dnum"], launches[-1].arguments["dden"]
         repairs = repair.backward(inputs, found.flagged, found.inverse, means, seen, gradients)

@@ -19,9 +19,15 @@ _SINGLE: WeakIdKeyDictionary = WeakIdKeyDictionary()
 """Slopes of a geometry -> the same in float32."""
 
 
+FARTHEST = 2**24
+"""Numbers from token to token: the kernels count within a tile of 128 rows in 32 bits."""
+
+
 def dense(values: Tensor) -> Tensor:
-    """The values with steps of 1 in the last axis."""
-    return values if values.stride(-1) == 1 or values.shape[-1] <= 1 else values.contiguous()
+    """[H, B, N, d] with steps of 1 in the last axis, and of less than `FARTHEST` in that of N."""
+    rows, width = values.shape[2:]
+    far = rows > 1 and values.stride(2) >= FARTHEST
+    return values.contiguous() if far or (width > 1 and values.stride(3) != 1) else values
 
 
 def packed(values: Tensor) -> Tensor:
@@ -97,8 +103,11 @@ class Inputs:
         if slope in _SINGLE:
             return _SINGLE[slope]
         single = slope.float()
-        if not (slope.is_cuda and torch.cuda.is_current_stream_capturing()):
-            _SINGLE[slope] = single  # what a capture makes is the graph's
+        if single is slope or (slope.is_cuda and torch.cuda.is_current_stream_capturing()):
+            return single  # what a capture makes is the graph's
+        if slope.is_cuda:  # once for a geometry: calls on other streams read it without an event
+            torch.cuda.current_stream(slope.device).synchronize()
+        _SINGLE[slope] = single
         return single
 
     @cached_property

@@ -25,7 +25,8 @@ from reference_impls.mechanism import Unsupported
 
 _LAUNCHED: dict[tuple[Any, ...], Any] = {}
 """What Triton compiled, by all that makes another kernel: its own way from sixty arguments to that
-is half of a launch's time on the host, and a training pass of a core launches ten."""
+is half of a launch's time on the host, and a training pass of a core launches ten. Knobs of Triton
+that make another kernel (debug, instrumentation) count where set before the first launch."""
 HELD = 2**13
 """Numbers of one program of the kernels that weigh, of 32 tokens at most: more would spill."""
 
@@ -77,8 +78,8 @@ class Launch:
             raise Unsupported(
                 f"triton: {' '.join(str(error).split())}; take fused_tiled, or narrower heads"
             ) from error
-        if made is not None:  # the interpreter makes nothing
-            _LAUNCHED[key] = made
+        if made is not None:  # the interpreter makes nothing; its asynchronous mode a promise
+            _LAUNCHED[key] = made.result() if hasattr(made, "result") else made
 
 
 def _made_for(value: Any) -> Any:

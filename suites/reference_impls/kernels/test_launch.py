@@ -106,6 +106,38 @@ def test_the_interpreter_is_asked_every_time() -> None:
     assert len(kernel.compiled) == 2
 
 
+def test_what_is_compiled_in_another_thread_is_waited_for() -> None:
+    kernel = Kernel()
+    compiled = Compiled(kernel)
+    promise = SimpleNamespace(result=lambda: compiled)
+    monkey = pytest.MonkeyPatch()
+    monkey.setattr(Kernel, "__getitem__", lambda self, grid: lambda **given: promise)
+    with monkey.context():
+        made(kernel, torch.zeros(8)).run()
+    monkey.undo()
+    made(kernel, torch.zeros(8)).run()
+    assert len(kernel.launched) == 1
+
+
+def test_what_makes_no_other_kernel_for_us_makes_none_for_triton() -> None:
+    """Asked of Triton's own way from a value to what it makes a kernel for."""
+    from triton._C.libtriton import native_specialize_impl
+    from triton.backends.compiler import GPUTarget
+    from triton.backends.nvidia.compiler import CUDABackend
+
+    edges = (2**31 - 16, 2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 2**40, 2**40 + 1, 2**62)
+    values: list[Any] = [*range(-40, 70), *edges, 0.0, 1.0, 16.0, 1e-30]
+    for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.int32):
+        x = torch.zeros(64, dtype=dtype)
+        values += [*(x[i:] for i in range(17)), x[:0], x[64:], x[3:4].expand(9)]
+    backend = CUDABackend(GPUTarget("cuda", 90, 32))
+    for specialised in (True, False):
+        seen: dict[Any, Any] = {}
+        for value in values:
+            own = native_specialize_impl(backend, value, False, specialised, True)
+            assert seen.setdefault(launch._made_for(value), own) == own, value
+
+
 @pytest.fixture
 def triton_driver() -> Iterator[list[tuple[Any, ...]]]:
     """Triton itself, compiling for an H200 that is not there: what reaches its launcher."""
@@ -115,10 +147,18 @@ def triton_driver() -> Iterator[list[tuple[Any, ...]]]:
     reached: list[tuple[Any, ...]] = []
 
     class Launcher:
-        def __init__(self, *_: Any) -> None:
-            pass
+        def __init__(self, source: Any, _: Any) -> None:
+            self.source = source
 
         def __call__(self, *given: Any) -> None:
+            arguments = given[-len(self.source.signature) :]
+            for (place, *_), traits in self.source.attrs.items():
+                if any(name == "tt.divisibility" for name, _ in traits):
+                    value = arguments[place]
+                    start = value.data_ptr() if isinstance(value, torch.Tensor) else value
+                    assert start % 16 == 0, "as the kernel was compiled for"
+            for (place, *_), value in self.source.constants.items():
+                assert arguments[place] == value
             reached.append(given)
 
     def properties(_: int) -> dict[str, int]:
@@ -126,7 +166,7 @@ def triton_driver() -> Iterator[list[tuple[Any, ...]]]:
 
     before = triton.runtime.driver._active
     utils = SimpleNamespace(
-        load_binary=lambda *_: (None, 17, 32, 0, 1024), get_device_properties=properties
+        load_binary=lambda *_: (1, 17, 32, 0, 1024), get_device_properties=properties
     )
     triton.runtime.driver.set_active(
         SimpleNamespace(
@@ -153,15 +193,19 @@ def test_triton_is_given_the_same_either_way(
     given = Inputs(Problem(n=64, d_i=16, d_v=16, columns=16).call(torch.bfloat16), precise=False)
     for _ in range(2):
         found = launch.Outputs.of(given, save=True)
-        for one in launch.forward(given, found, save=True):
+        g = torch.ones_like(found.out).permute(2, 0, 1, 3)
+        launches = launch.forward(given, found, save=True)
+        launches += launch.backward(given, found, g, given.gradients())
+        for one in launches:
             one.run()
-    first, again = triton_driver[:2], triton_driver[2:]
-    assert len(first) == len(again) == 2, "weights, then the forward pass"
+    count = len(launches)
+    first, again = triton_driver[:count], triton_driver[count:]
+    assert len(first) == len(again) == count > 4, "weights, and both passes"
     for given_first, given_again in zip(first, again, strict=True):
-        assert len(given_first) == len(given_again) > 25
+        assert len(given_first) == len(given_again) > 20
         assert [type(value) for value in given_first] == [type(value) for value in given_again]
         numbers = [value for value in given_first if isinstance(value, int | float)]
         assert numbers == [value for value in given_again if isinstance(value, int | float)]
         shapes = [value.shape for value in given_first if isinstance(value, torch.Tensor)]
         assert shapes == [value.shape for value in given_again if isinstance(value, torch.Tensor)]
-    assert len(launch._LAUNCHED) == 2
+    assert len(launch._LAUNCHED) <= count, "both passes weigh alike"

@@ -493,6 +493,16 @@ def test_a_card_with_less_shared_memory_says_what_it_has_no_room_for(
     triton.refuse(q[..., :128], q[..., :128])
 
 
+def test_more_sequences_than_the_kernels_count_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton, "usable", lambda: "")
+    monkeypatch.setattr(triton, "interpreted", lambda: True)
+    monkeypatch.setattr(triton, "widest", lambda *_: 256)
+    one = torch.zeros(1, 1, 1, 64)
+    with pytest.raises(Unsupported, match="16 heads of 2,097,152 sequences, 64 wide, are more"):
+        triton.refuse(one.expand(16, 2**21, 1, 64), one.expand(16, 2**21, 1, 64))
+    triton.refuse(one.expand(15, 2**21, 1, 64), one.expand(15, 2**21, 1, 64))
+
+
 def test_a_kernel_that_does_not_fit_is_refused_in_one_line() -> None:
     from triton.runtime.errors import OutOfResources
 

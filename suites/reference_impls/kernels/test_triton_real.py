@@ -116,15 +116,19 @@ def test_tiles_of_older_devices(
 
 
 @runs_kernels
-def test_samples_further_apart_than_32_bits_tell() -> None:
+@pytest.mark.parametrize("what", ["samples", "tokens of a tile"])
+def test_what_lies_further_apart_than_32_bits_tell(what: str) -> None:
     call = Problem(n=20, d_i=64, d_v=64, columns=64, scale=0.3).call(torch.bfloat16, DEVICE)
 
     def far(t: Tensor) -> Tensor:
         heads, batch, n, width = t.shape
-        room = torch.empty(BEYOND + heads * n * width, dtype=t.dtype, device=t.device)
-        view = room.as_strided(t.shape, (n * width, BEYOND, width, 1))
         assert batch == 2
-        return view.copy_(t)
+        if what == "samples":
+            size, steps = BEYOND + heads * n * width, (n * width, BEYOND, width, 1)
+        else:
+            size, steps = n * BEYOND // 16, (width, heads * width, BEYOND // 16, 1)
+        room = torch.empty(size, dtype=t.dtype, device=t.device)
+        return room.as_strided(t.shape, steps).copy_(t)
 
     found: list[Any] = []
     for change in (far, torch.clone):
