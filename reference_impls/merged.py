@@ -87,7 +87,7 @@ class Merged:
         if not self._may_keep(weights):
             return make(*weights)
         key = (make if key is None else key, *map(id, weights))
-        found, states = self._kept.get(key), [_state(weight) for weight in weights]
+        found, states = self._kept.get(key), [*map(_state, weights)]
         if found is None or found.states != states:
             # Not inference tensors: those can't serve a later call with gradients.
             with torch.inference_mode(False), torch.no_grad():

@@ -21,6 +21,7 @@ from reference_impls.checks import (
     core_dtype,
     glorot,
     in_dtype,
+    in_place,
     layer_of,
     masked_softmax,
     one_of,
@@ -132,7 +133,7 @@ class DirectedBlocks(MergingModule):
         prefixes = [prefix for prefix, _ in self.blocks]
         given = [self.weight(p, name) for name in ("map_w", "map_b") for p in prefixes]
         weight, bias = self.merged.of(_maps, *given)
-        h = self.activation(torch.addmm(bias, x.flatten(0, -2), weight))
+        h = in_place(self.activation)(torch.addmm(bias, x.flatten(0, -2), weight))
         return h.view(*x.shape[:-1], len(prefixes), h.shape[1] // len(prefixes)).unbind(-2)
 
     def block(self, h: Tensor, prefix: str, pairs: Pairs) -> Tensor:

@@ -33,10 +33,12 @@ def _run(given: tuple[Any, ...], *results: Tensor | None) -> None:
     """The kernel on what `SCHEMA` says; a, its denominators, and going back g and the gradients."""
     h, keys, queries, mask, lo, hi, without_self, scale = given
     tensors = [None if t is None else problem.unit_stride(t) for t in (h, keys, queries, *results)]
-    tensors += [None] * (9 - len(tensors))
     mask = None if mask is None else mask.contiguous()
-    numbers = (*h.shape, lo, hi, without_self, problem.address(mask), scale)
-    problem.run("directed", DIRECTED.pack(*numbers, *(n for t in tensors for n in _rows(t))))
+    numbers = [*h.shape, lo, hi, without_self, problem.address(mask), scale]
+    for t in tensors:
+        numbers += _rows(t)
+    numbers += problem.NOTHING * (9 - len(tensors))
+    problem.run("directed", DIRECTED.pack(*numbers))
 
 
 @custom_op(
