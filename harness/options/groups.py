@@ -87,7 +87,8 @@ class Narrowed(Sizes):
     """What of a profile is measured; empty means: as the profile says."""
 
     only: tuple[str, ...] = option(
-        "Only this mechanism or mechanism.implementation, @H for its heads; may be repeated.",
+        "Only this mechanism or mechanism.implementation, @H for its heads, beside the baseline; "
+        "may be repeated.",
         TEXT,
         "--only",
         shown="NAME",

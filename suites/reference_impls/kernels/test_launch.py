@@ -106,16 +106,14 @@ def test_the_interpreter_is_asked_every_time() -> None:
     assert len(kernel.compiled) == 2
 
 
-def test_what_is_compiled_in_another_thread_is_waited_for() -> None:
+def test_what_is_compiled_in_another_thread_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     kernel = Kernel()
-    compiled = Compiled(kernel)
-    promise = SimpleNamespace(result=lambda: compiled)
-    monkey = pytest.MonkeyPatch()
-    monkey.setattr(Kernel, "__getitem__", lambda self, grid: lambda **given: promise)
-    with monkey.context():
+    promise = SimpleNamespace(result=lambda: Compiled(kernel))
+    monkeypatch.setattr(Kernel, "__getitem__", lambda self, grid: lambda **given: promise)
+    for _ in range(2):
         made(kernel, torch.zeros(8)).run()
-    monkey.undo()
-    made(kernel, torch.zeros(8)).run()
     assert len(kernel.launched) == 1
 
 
@@ -151,7 +149,8 @@ def triton_driver() -> Iterator[list[tuple[Any, ...]]]:
             self.source = source
 
         def __call__(self, *given: Any) -> None:
-            arguments = given[-len(self.source.signature) :]
+            arguments = given[9:]  # behind the grid, the stream, and what hooks are told
+            assert len(arguments) == len(self.source.signature)
             for (place, *_), traits in self.source.attrs.items():
                 if any(name == "tt.divisibility" for name, _ in traits):
                     value = arguments[place]
@@ -202,10 +201,10 @@ def test_triton_is_given_the_same_either_way(
     first, again = triton_driver[:count], triton_driver[count:]
     assert len(first) == len(again) == count > 4, "weights, and both passes"
     for given_first, given_again in zip(first, again, strict=True):
-        assert len(given_first) == len(given_again) > 20
+        assert len(given_first) == len(given_again)
         assert [type(value) for value in given_first] == [type(value) for value in given_again]
         numbers = [value for value in given_first if isinstance(value, int | float)]
         assert numbers == [value for value in given_again if isinstance(value, int | float)]
         shapes = [value.shape for value in given_first if isinstance(value, torch.Tensor)]
         assert shapes == [value.shape for value in given_again if isinstance(value, torch.Tensor)]
-    assert len(launch._LAUNCHED) <= count, "both passes weigh alike"
+    assert len(launch._LAUNCHED) == count - 1, "both passes weigh alike"
