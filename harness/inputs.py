@@ -49,6 +49,15 @@ def gradient_of(name: str) -> str:
     return f"the gradient of {name}"
 
 
+def is_finite(result: torch.Tensor) -> bool:
+    """Whether all its numbers are.
+
+    Each is read once. `torch.isfinite` compares it with itself, by two readings: one that a thread
+    of the module's fills meanwhile would be told to be NaN.
+    """
+    return bool((result.abs() < math.inf).all())
+
+
 Inputs = tuple[torch.Tensor, ...]
 """The input, in training also the gradient of the output."""
 

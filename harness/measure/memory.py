@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from harness.case import parse
-from harness.inputs import OUTPUT
+from harness.inputs import OUTPUT, is_finite
 from harness.isolate import Wrong, processes
 from harness.measure import gpu
 from harness.measure.call import formula_bytes
@@ -165,6 +165,6 @@ def probe_case(case: str, memory_bytes: int, given: Sequence[str] = ()) -> dict[
     timed()
     prepared.call = timed
     row = peak_of(prepared, formula_bytes(prepared.case, Registry(given)))
-    if not bool(torch.isfinite(prepared.results()[OUTPUT]).all()):
+    if not is_finite(prepared.results()[OUTPUT]):
         raise Wrong("output is not finite")
     return {**row, "cold_seconds": passes[0], "pass_seconds": passes[1]}

@@ -25,7 +25,7 @@ from harness.build import (
     warm_for_capture,
 )
 from harness.case import Case, parse
-from harness.inputs import INPUT, OUTPUT, Inputs, gradient_of
+from harness.inputs import INPUT, OUTPUT, Inputs, gradient_of, is_finite
 from harness.measure.state import state
 from harness.measure.warm_up import Compilations
 from harness.registry import Registry
@@ -93,7 +93,7 @@ class Prepared:
 
     def finite(self) -> bool:
         """Whether all results of the last pass are."""
-        return all(bool(torch.isfinite(r).all()) for r in self.results().values())
+        return all(map(is_finite, self.results().values()))
 
     def drop_graph(self) -> None:
         """Give up a captured graph and its memory; `call` is eager from here on."""

@@ -19,6 +19,7 @@ from harness.build import (
     torch_dtype,
 )
 from harness.case import Case, Problem, literal, parse
+from harness.inputs import is_finite
 from harness.registry import Registry, resolve
 from harness.verify.budget import Deviation, arithmetic_of, worst
 from harness.verify.check import named_weights
@@ -107,7 +108,7 @@ def _check_drawn(parsed: Case, registry: Registry, seed: int) -> tuple[dict[str,
         output = call(x, mask)
     if training:
         output.backward(cotangent)
-    if not bool(torch.isfinite(output).all()):
+    if not is_finite(output):
         return _row("wrong", Deviation("output is not finite", math.inf, 0.0)), False
     slopes = {}
     if training:

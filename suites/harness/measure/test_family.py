@@ -69,8 +69,9 @@ class Bench:
         outcome = self.timed(one, skip)
         if outcome.status != "ok":
             assert outcome.status in ("wrong", "unsupported"), outcome
-            assert "samples" not in outcome.value
-            return outcome.value["found_by"], outcome.detail
+            said = outcome.value or {}
+            assert "samples" not in said
+            return said.get("found_by", ""), outcome.detail
         case, value = case_of(one), outcome.value
         records = [record(case, 0, value["seconds"]) | {"operations": value.get("operations")}]
         gauge = {**record(gauge_of(parse(case)).id, 0, 1.0), "kind": "peaks", **self.ceilings}
