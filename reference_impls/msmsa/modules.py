@@ -267,7 +267,7 @@ def masked_mix(x: Tensor, heads: Heads, mask: Tensor | None, rows: Tensor | None
     pairs = pairs | torch.eye(n, dtype=torch.bool, device=x.device)
     out = scaled_dot_product_attention(q, k, v, attn_mask=pairs, scale=1.0)  # [B, H, N, d_h]
     out = out.transpose(1, 2).flatten(2)
-    return heads.merged.product(out, itself, heads.o_w).contiguous()
+    return heads.merged.dense(out, itself, heads.o_w)
 
 
 class MaskedMsmsa(MsmsaLayer):

@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 
 from reference_impls.checks import core_dtype, refuse_rows
 from reference_impls.merged import itself, side_by_side
-from reference_impls.msmsa.modules import Heads, MsmsaLayer, within_windows
+from reference_impls.msmsa.modules import Heads, MsmsaLayer
 from reference_impls.msmsa.scales import Scale
 from reference_impls.msmsa.tiles import Group, Piece, pieces, plan
 from reference_impls.sdpa import attention
@@ -93,10 +93,10 @@ def windowed_mix(x: Tensor, heads: Heads, mask: Tensor | None, rows: Tensor | No
     d = heads.q_w.shape[2]
     groups = plan(heads.scales, int(x.shape[1]), int(x.shape[0]))
     widths = [len(group.heads) * d for group in groups for _ in range(_parts(group))]
-    parts = iter(project_groups(x, heads, groups).split(widths, dim=-1))  # [B, N, G * d_h] each
-    done: list[
-        list[Tensor]
-    ] = []  # for each group or head, [B, M, T, w], M * T rows after M * T rows
+    projected = project_groups(x, heads, groups)
+    parts = iter(projected.split(widths, dim=-1))  # [B, N, G * d_h] each
+    # For each group or head [B, M, T, w], M * T rows after M * T rows.
+    done: list[list[Tensor]] = []
     for group in groups:
         if group.method == "alone":
             done.append([next(parts).unsqueeze(2)])
@@ -109,20 +109,22 @@ def windowed_mix(x: Tensor, heads: Heads, mask: Tensor | None, rows: Tensor | No
             done += _in_tiles(q, k, v, group, mask)
         else:
             done.append([_all_pairs(q, k, v, group, mask).unsqueeze(2)])
-    return output_product(_joined(done), heads, groups)
+    stay = int(groups[0].method == "alone")  # they begin the projections
+    return output_product(_joined(done, projected, stay), heads, groups)
 
 
-def _joined(done: list[list[Tensor]]) -> Tensor:
-    """Rows below one another, and these side by side: [B, N, sum of w]; one copy of each."""
-    first = done[0][0]
+def _joined(done: list[list[Tensor]], projected: Tensor, stay: int) -> Tensor:
+    """Rows below one another, and these side by side: [B, N, sum of w]; one copy of each.
+
+    Where no gradient is wanted, in the memory of the projections, which are not read again: the
+    first so many stand there already.
+    """
     if torch.is_grad_enabled() and any(part.requires_grad for rows in done for part in rows):
         flat = [[part.flatten(1, 2) for part in rows] for rows in done]
         return torch.cat([rows[0] if len(rows) == 1 else torch.cat(rows, 1) for rows in flat], -1)
-    rows = sum(part.shape[1] * part.shape[2] for part in done[0])
-    out = first.new_empty(first.shape[0], rows, sum(rows[0].shape[3] for rows in done))
-    for columns, parts in zip(
-        out.split([rows[0].shape[3] for rows in done], -1), done, strict=True
-    ):
+    widths = [rows[0].shape[3] for rows in done]
+    out = projected[..., : sum(widths)]
+    for columns, parts in zip(out.split(widths, -1)[stay:], done[stay:], strict=True):
         lengths = [part.shape[1] * part.shape[2] for part in parts]
         for place, part in zip(columns.split(lengths, dim=1), parts, strict=True):
             place.unflatten(1, part.shape[1:3]).copy_(part)
@@ -159,12 +161,12 @@ def output_product(joined: Tensor, heads: Heads, groups: Sequence[Group]) -> Ten
     """Eq. 9 with the heads in the order of the groups: [B, N, H * d_h] -> [B, N, d_out]."""
     order = tuple(h for group in groups for h in group.heads)
     if order == tuple(range(len(order))):
-        return heads.merged.product(joined, itself, heads.o_w).contiguous()
+        return heads.merged.dense(joined, itself, heads.o_w)
 
     def rows(o_w: Tensor) -> Tensor:
         return torch.cat(_runs(o_w.unflatten(0, (len(order), -1)), order)).flatten(0, 1)
 
-    return heads.merged.product(joined, rows, heads.o_w, key=order).contiguous()
+    return heads.merged.dense(joined, rows, heads.o_w, key=order)
 
 
 def _runs(weight: Tensor, heads: Sequence[int]) -> list[Tensor]:
@@ -199,14 +201,11 @@ def reaches(scales: Sequence[Scale], mask: Tensor) -> Tensor:
 
 def _all_pairs(q: Tensor, k: Tensor, v: Tensor, group: Group, mask: Tensor | None) -> Tensor:
     """Windows about as wide as the sequence: [B, N, G, d_h] -> [B, N, G * d_h]."""
-    n = q.shape[1]
-    pairs = None
+    n, added = q.shape[1], None
     if mask is not None or any(scale.half(n) < n - 1 for scale in group.scales):
-        pairs = within_windows(group.scales, n, mask, q.device)  # [B or 1, G, N, N]
-        if mask is not None:  # a padded query needs a key: itself, a zero
-            pairs = pairs | torch.eye(n, dtype=torch.bool, device=q.device)
+        added = _added(Piece(0, 1, n, 0, n), group.scales, mask, q)  # [B or 1, G, N, N]
     q, k, v = (t.transpose(1, 2) for t in (q, k, v))
-    out = attention(q, k, v, pairs, 1.0)
+    out = attention(q, k, v, added, 1.0)
     return out.transpose(1, 2).flatten(2)
 
 
@@ -215,7 +214,7 @@ def _in_tiles(
 ) -> list[list[Tensor]]:
     """Tiles of queries, bands of keys: [B, N, G, d_h] -> [B, M, T, d_h] of each head and piece."""
     cut = pieces(group.half, group.tile, q.shape[1])
-    masks = [_added(piece, group, mask, q) for piece in cut]
+    masks = [_added(piece, group.scales[:1], mask, q) for piece in cut]
     lengths = [piece.tiles * piece.tile for piece in cut]
     done = []
     for queries, keys, values in zip(q.unbind(2), k.unbind(2), v.unbind(2), strict=True):
@@ -230,24 +229,30 @@ def _in_tiles(
     return done
 
 
-def _added(piece: Piece, group: Group, mask: Tensor | None, like: Tensor) -> Tensor:
+def _added(piece: Piece, scales: Sequence[Scale], mask: Tensor | None, like: Tensor) -> Tensor:
     """0 at pairs within the window whose key is real, -inf elsewhere; a query always sees itself.
+
+    Of one scale, or in one tile of that of each head.
 
     Returns
     -------
-    Tensor, shape [B, M, T, band], or [1, 1, T, band] without a mask
-        In the dtype and on the device of `like`; made once for all heads.
+    Tensor, shape [B, M or G, T, band], or [1, 1 or G, T, band] without a mask
+        In the dtype and on the device of `like` [B, N, ...].
     """
     zero, closed = like.new_zeros(()), like.new_full((), -math.inf)
     # Key c is c - a + shift away from query a: every row is the one before, moved by one.
     shift = piece.first - piece.start
     line = torch.arange(1 - piece.tile, piece.band, device=like.device).add_(shift).abs_()
+    lines = line[None]
     if mask is None:
-        line = torch.where(line <= group.half, zero, closed)
-    square = line.unfold(0, piece.band, 1).flip(0)[None, None]  # [1, 1, T, band]
+        near = {one: torch.where(line <= one.half(like.shape[1]), zero, closed) for one in scales}
+        lines = torch.stack([near[one] for one in scales])  # [1 or G, T + band - 1]
+    # Not by flip, which makes columns of overlapping rows: every head's attention would copy it.
+    backwards = torch.arange(piece.tile - 1, -1, -1, device=like.device)
+    square = lines.unfold(1, piece.band, 1).index_select(1, backwards)[None]
     if mask is None:
         return square
-    reach = reaches(group.scales[:1], mask)[..., None, None]  # [B, 1, 1, 1]
+    reach = reaches(scales, mask)[..., None, None]  # [B, 1 or G, 1, 1]
     last = piece.first + (piece.tiles - 1) * piece.tile + piece.band
     real = mask[:, piece.first : last].unfold(1, piece.band, piece.tile)[:, :, None]
     return torch.where((square <= reach) & real | (square == 0), zero, closed)

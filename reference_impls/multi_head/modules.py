@@ -190,7 +190,7 @@ class MultiHeadLayer(MergingModule):
             attended = attended[..., : self.head_dim]
         out = attended.flatten(2)
         if self.o_w is not None and self.room:
-            out = self.merged.product(out, self._wide_output, self.o_w, key="wide").contiguous()
+            out = self.merged.dense(out, self._wide_output, self.o_w, key="wide")
         elif self.o_w is not None:
             out = self.dense(out, self.o_w)
         return zero_at_padding(out, mask if mask is None or rows is None else mask[:, rows])

@@ -123,6 +123,22 @@ def test_kept_columns_begin_where_a_product_is_fast() -> None:
     assert made[0].shape == (4, 16)
 
 
+@pytest.mark.parametrize("cost", [False, True])
+def test_a_contiguous_result_has_zeros_to_leave_out_only_where_they_pay(
+    cost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merged, "ENDS_COST", cost)
+    kept = merged.Merged(keeping=True)
+    x, weight = torch.randn(3, 4), nn.Parameter(torch.randn(4, 13))
+    with torch.no_grad():
+        for make in (merged.itself, torch.fliplr):
+            found = kept.dense(x, make, weight)
+            assert error(found, x @ make(weight)) < 1e-6
+            assert found.is_contiguous()
+    widths = [one.made[0].shape[1] for one in kept._kept.values()]
+    assert widths == ([16, 16] if cost else [13]), "a weight as it is need not be kept"
+
+
 def test_converting_a_module_converts_its_parts_too() -> None:
     class Whole(MergingModule):
         def __init__(self) -> None:
