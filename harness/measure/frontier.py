@@ -229,8 +229,8 @@ def refuse_beyond(memory_bytes: int, free: int) -> None:
     """Raise `UsageError` for a limit above nine tenths of what is free."""
     if memory_bytes > call.SHARE * free:
         raise UsageError(
-            f"a memory limit of {memory_bytes / 2**30:.2f} GiB given, but {free / 2**30:.2f} GiB "
-            f"are free and at most {call.SHARE:.0%} of them are used; give a smaller --memory"
+            f"the memory limit is {memory_bytes / 2**30:.2f} GiB, but {free / 2**30:.2f} GiB are "
+            f"free and at most {call.SHARE:.0%} of them are used; give a smaller --memory"
         )
 
 
