@@ -99,7 +99,7 @@ def test_what_is_finite(dtype: torch.dtype) -> None:
 
 def test_what_a_thread_still_fills_is_not_told_to_be_nan() -> None:
     """By what is read: the race itself is lost once in a thousand times."""
-    readings = []
+    readings: list[torch.Tensor] = []
 
     class Reads(TorchDispatchMode):
         def __torch_dispatch__(
