@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn.functional import pad
 
 from reference_impls.checks import core_dtype, refuse_rows
 from reference_impls.merged import itself, side_by_side
@@ -24,18 +25,17 @@ from reference_impls.msmsa.tiles import Group, Piece, pieces, plan
 from reference_impls.sdpa import attention
 
 
-def _meetings(half: int, length: int) -> list[tuple[slice, slice]]:
-    """For each offset -half ... half: queries i, and their keys i + offset, within the sequence."""
-    found = []
-    for offset in range(-half, half + 1):
-        first, last = max(0, -offset), max(0, min(length, length - offset))
-        last = max(first, last)
-        found.append((slice(first, last), slice(first + offset, last + offset)))
-    return found
+def _shifted(t: Tensor, half: int) -> list[Tensor]:
+    """For each offset -half ... half, t [B, N, G, d] moved by it, zeros where there is none.
+
+    Views of one copy: in the wide rows of the projections each offset would cost as much as it.
+    """
+    n, padded = t.shape[1], pad(t, (0, 0, 0, 0, half, half))
+    return [padded[:, s : s + n] for s in range(2 * half + 1)]
 
 
 class Neighbours(torch.autograd.Function):
-    """Attention to the keys at most `half` positions away, every query and key met once.
+    """Attention to the keys at most `half` positions away, by shifting the sequence.
 
     ``Neighbours.apply(q, k, v, half, closed)``: q (divided as scores are to be), k, v
     [B, N, G, d]; closed, bool [2 * half + 1, B, N, G or 1] or None, says for each offset which
@@ -47,21 +47,24 @@ class Neighbours(torch.autograd.Function):
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, half: int, closed: Tensor | None
     ) -> Tensor:
         """A softmax over 2 * half + 1 scores, in float32 at least."""
-        dtype = core_dtype(q.dtype)
+        dtype, n = core_dtype(q.dtype), q.shape[1]
         ctx.half = half
-        q_, k_, v_ = (t.to(dtype) for t in (q, k, v))
-        meetings = _meetings(half, q.shape[1])
-        scores = q_.new_full((len(meetings), *q.shape[:3]), -math.inf)  # [S, B, N, G]
-        for score, (i, j) in zip(scores, meetings, strict=True):
-            score[:, i] = (q_[:, i] * k_[:, j]).sum(-1)
+        q_ = q.to(dtype).contiguous()
+        out = torch.empty_like(q_)
+        scores = torch.stack(  # [S, B, N, G]
+            [torch.mul(q_, key, out=out).sum(-1) for key in _shifted(k.to(dtype), half)]
+        )
+        for offset in range(1, half + 1):
+            scores[half - offset, :, :offset] = -math.inf
+            scores[half + offset, :, max(0, n - offset) :] = -math.inf
         if closed is not None:
             scores.masked_fill_(closed, -math.inf)
         p = scores.softmax(0)
         ctx.save_for_backward(q, k, v, p)
-        out = p[half, ..., None] * v_
-        for s, (i, j) in enumerate(meetings):
-            if s != half:
-                out[:, i].addcmul_(p[s, :, i, :, None], v_[:, j])
+        first, *others = zip(p[..., None], _shifted(v.to(dtype), half), strict=True)
+        torch.mul(*first, out=out)
+        for weight, value in others:
+            out.addcmul_(weight, value)
         return out.to(q.dtype)
 
     @staticmethod
@@ -71,20 +74,18 @@ class Neighbours(torch.autograd.Function):
         half = ctx.half
         *inputs, p = ctx.saved_tensors  # read once: checkpointing hands them out once
         q, k, v = (t.to(p.dtype) for t in inputs)
-        g = g.to(p.dtype)
-        meetings = _meetings(half, q.shape[1])
-        g_p, g_v = torch.zeros_like(p), torch.zeros_like(g)
-        for s, (i, j) in enumerate(meetings):
-            g_p[s][:, i] = (g[:, i] * v[:, j]).sum(-1)
-            g_v[:, j].addcmul_(p[s, :, i, :, None], g[:, i])
+        q, g = q.contiguous(), g.to(p.dtype).contiguous()
+        g_p = torch.stack([(g * value).sum(-1) for value in _shifted(v, half)])
         g_scores = p * (g_p - (p * g_p).sum(0))
-        g_q, g_k = torch.zeros_like(g_v), torch.zeros_like(g_v)
-        for s, (i, j) in enumerate(meetings):
-            g_score = g_scores[s, :, i, :, None]
-            g_q[:, i].addcmul_(g_score, k[:, j])
-            g_k[:, j].addcmul_(g_score, q[:, i])
-        dtypes = [t.dtype for t in inputs]
-        return g_q.to(dtypes[0]), g_k.to(dtypes[1]), g_v.to(dtypes[2]), None, None
+        g_q = torch.zeros_like(q)
+        g_keys, g_values = (_shifted(torch.zeros_like(q), half) for _ in range(2))
+        for s, key in enumerate(_shifted(k, half)):
+            g_q.addcmul_(g_scores[s, ..., None], key)
+            g_keys[s].addcmul_(g_scores[s, ..., None], q)
+            g_values[s].addcmul_(p[s, ..., None], g)
+        found = g_q, g_keys[half], g_values[half]
+        g_q, g_k, g_v = (grad.to(t.dtype) for grad, t in zip(found, inputs, strict=True))
+        return g_q, g_k, g_v, None, None
 
 
 def windowed_mix(x: Tensor, heads: Heads, mask: Tensor | None, rows: Tensor | None) -> Tensor:
@@ -92,7 +93,7 @@ def windowed_mix(x: Tensor, heads: Heads, mask: Tensor | None, rows: Tensor | No
     refuse_rows(rows)
     d = heads.q_w.shape[2]
     groups = plan(heads.scales, int(x.shape[1]), int(x.shape[0]))
-    widths = [len(group.heads) * d for group in groups for _ in range(_parts(group))]
+    widths = [len(group.heads) * d * parts for group in groups for parts in _parts(group)]
     projected = project_groups(x, heads, groups)
     parts = iter(projected.split(widths, dim=-1))  # [B, N, G * d_h] each
     # For each group or head [B, M, T, w], M * T rows after M * T rows.
@@ -101,14 +102,14 @@ def windowed_mix(x: Tensor, heads: Heads, mask: Tensor | None, rows: Tensor | No
         if group.method == "alone":
             done.append([next(parts).unsqueeze(2)])
             continue
-        q, k, v = (next(parts).unflatten(-1, (-1, d)) for _ in range(3))  # [B, N, G, d_h]
+        q, kv = (next(parts).unflatten(-1, (-1, d)) for _ in range(2))  # [B, N, G or 2 * G, d_h]
         if group.method == "near":
-            near = Neighbours.apply(q, k, v, group.half, _beyond(group, mask))
+            near = Neighbours.apply(q, *kv.chunk(2, 2), group.half, _beyond(group, mask))
             done.append([near.flatten(2).unsqueeze(2)])
         elif group.method == "tiles":
-            done += _in_tiles(q, k, v, group, mask)
+            done += _in_tiles(q, kv, group, mask)
         else:
-            done.append([_all_pairs(q, k, v, group, mask).unsqueeze(2)])
+            done.append([_all_pairs(q, kv, group, mask).unsqueeze(2)])
     stay = int(groups[0].method == "alone")  # they begin the projections
     return output_product(_joined(done, projected, stay), heads, groups)
 
@@ -131,9 +132,12 @@ def _joined(done: list[list[Tensor]], projected: Tensor, stay: int) -> Tensor:
     return out
 
 
-def _parts(group: Group) -> int:
-    """A head that sees itself alone has the weight 1 whatever its score: no queries, no keys."""
-    return 1 if group.method == "alone" else 3
+def _parts(group: Group) -> tuple[int, ...]:
+    """How many projections stand together: values alone, or q, and k with v.
+
+    A head that sees itself alone has the weight 1 whatever its score: no queries, no keys.
+    """
+    return (1,) if group.method == "alone" else (1, 2)
 
 
 def project_groups(x: Tensor, heads: Heads, groups: Sequence[Group]) -> Tensor:
@@ -152,7 +156,7 @@ def project_groups(x: Tensor, heads: Heads, groups: Sequence[Group]) -> Tensor:
         # No columns of what none reads: its gradient is zeros then, not None, whatever it holds.
         return side_by_side(*found, q_w[:0], k_w[:0])
 
-    order = tuple((_parts(group), group.heads) for group in groups)
+    order = tuple((sum(_parts(group)), group.heads) for group in groups)
     weights = (heads.q_w, heads.k_w, heads.v_w)
     return heads.merged.product(x, columns, *weights, key=order)
 
@@ -185,7 +189,7 @@ def _beyond(group: Group, mask: Tensor | None) -> Tensor | None:
     if mask is None:
         return None
     n, half = mask.shape[1], group.half
-    real = torch.nn.functional.pad(mask, (half, half), value=False)  # [B, N + 2*half]
+    real = pad(mask, (half, half), value=False)  # [B, N + 2*half]
     keys = torch.stack([real[:, s : s + n] for s in range(2 * half + 1)])  # [S, B, N]
     reach = reaches(group.scales, mask)  # [B or 1, G]
     offset = torch.arange(-half, half + 1, device=mask.device)[:, None, None].abs()  # [S, 1, 1]
@@ -199,29 +203,21 @@ def reaches(scales: Sequence[Scale], mask: Tensor) -> Tensor:
     return torch.stack([torch.zeros_like(real) + scale.half(real) for scale in scales], dim=1)
 
 
-def _all_pairs(q: Tensor, k: Tensor, v: Tensor, group: Group, mask: Tensor | None) -> Tensor:
-    """Windows about as wide as the sequence: [B, N, G, d_h] -> [B, N, G * d_h]."""
-    n, added = q.shape[1], None
-    if mask is not None or any(scale.half(n) < n - 1 for scale in group.scales):
-        added = _added(Piece(0, 1, n, 0, n), group.scales, mask, q)  # [B or 1, G, N, N]
-    q, k, v = (t.transpose(1, 2) for t in (q, k, v))
-    out = attention(q, k, v, added, 1.0)
-    return out.transpose(1, 2).flatten(2)
+def _in_tiles(q: Tensor, kv: Tensor, group: Group, mask: Tensor | None) -> list[list[Tensor]]:
+    """Tiles of queries, bands of keys: [B, M, T, d_h] of each head and piece.
 
-
-def _in_tiles(
-    q: Tensor, k: Tensor, v: Tensor, group: Group, mask: Tensor | None
-) -> list[list[Tensor]]:
-    """Tiles of queries, bands of keys: [B, N, G, d_h] -> [B, M, T, d_h] of each head and piece."""
+    q [B, N, G, d_h], kv [B, N, 2 * G, d_h]: the keys of all heads, then the values.
+    """
     cut = pieces(group.half, group.tile, q.shape[1])
-    masks = [_added(piece, group.scales[:1], mask, q) for piece in cut]
+    masks = _masks(cut, group.scales[:1], mask, q)
     lengths = [piece.tiles * piece.tile for piece in cut]
-    done = []
-    for queries, keys, values in zip(q.unbind(2), k.unbind(2), v.unbind(2), strict=True):
-        bands = Bands.apply(keys, cut), Bands.apply(values, cut)
+    bands = Bands.apply(kv, cut)
+    done: list[list[Tensor]] = []
+    for head, queries in enumerate(q.unbind(2)):
+        keys, values = bands[head :: kv.shape[2]], bands[head + q.shape[2] :: kv.shape[2]]
         found = []
         for piece, some, added, near_keys, near_values in zip(
-            cut, queries.split(lengths, dim=1), masks, *bands, strict=True
+            cut, queries.split(lengths, dim=1), masks, keys, values, strict=True
         ):
             tiles = some.unflatten(1, (piece.tiles, piece.tile))  # [B, M, T, d_h]
             found.append(attention(tiles, near_keys, near_values, added, 1.0))
@@ -229,63 +225,88 @@ def _in_tiles(
     return done
 
 
-def _added(piece: Piece, scales: Sequence[Scale], mask: Tensor | None, like: Tensor) -> Tensor:
+def _all_pairs(q: Tensor, kv: Tensor, group: Group, mask: Tensor | None) -> Tensor:
+    """Windows about as wide as the sequence: q [B, N, G, d_h], kv as above -> [B, N, G * d_h]."""
+    n, added = q.shape[1], None
+    if mask is not None or any(scale.half(n) < n - 1 for scale in group.scales):
+        (added,) = _masks([Piece(0, 1, n, 0, n)], group.scales, mask, q)  # [B or 1, G, N, N]
+    q, k, v = (t.transpose(1, 2) for t in (q, *kv.chunk(2, 2)))
+    out = attention(q, k, v, added, 1.0)
+    return out.transpose(1, 2).flatten(2)
+
+
+def _masks(
+    cut: Sequence[Piece], scales: Sequence[Scale], mask: Tensor | None, like: Tensor
+) -> list[Tensor]:
     """0 at pairs within the window whose key is real, -inf elsewhere; a query always sees itself.
 
     Of one scale, or in one tile of that of each head.
 
     Returns
     -------
-    Tensor, shape [B, M or G, T, band], or [1, 1 or G, T, band] without a mask
-        In the dtype and on the device of `like` [B, N, ...].
+    list of Tensor, shape [B, M or G, T, band], or [1, 1 or G, T, band] without a mask
+        One per piece, in the dtype and on the device of `like` [B, N, ...].
     """
+    # Key c is c - a + shift away from query a, in every tile: one square holds those of all pieces.
+    shifts = [piece.first - piece.start for piece in cut]
+    least, rows = min(shifts), max(piece.tile for piece in cut)
+    columns = max(shift + piece.band for shift, piece in zip(shifts, cut, strict=True)) - least
+
+    def of(square: Tensor) -> list[Tensor]:
+        return [
+            square[..., : piece.tile, shift - least : shift - least + piece.band]
+            for shift, piece in zip(shifts, cut, strict=True)
+        ]
+
+    if mask is None:
+        halves = [scale.half(like.shape[1]) for scale in scales]
+        full = like.new_full((rows, columns), -math.inf)
+        near = {h: full.triu(h + 1 - least).add_(full.tril(-h - 1 - least)) for h in {*halves}}
+        lone = near[halves[0]][None]
+        return of((lone if len(halves) == 1 else torch.stack([near[h] for h in halves]))[None])
     zero, closed = like.new_zeros(()), like.new_full((), -math.inf)
-    # Key c is c - a + shift away from query a: every row is the one before, moved by one.
-    shift = piece.first - piece.start
-    line = torch.arange(1 - piece.tile, piece.band, device=like.device).add_(shift).abs_()
-    lines = line[None]
-    if mask is None:
-        near = {one: torch.where(line <= one.half(like.shape[1]), zero, closed) for one in scales}
-        lines = torch.stack([near[one] for one in scales])  # [1 or G, T + band - 1]
-    # Not by flip, which makes columns of overlapping rows: every head's attention would copy it.
-    backwards = torch.arange(piece.tile - 1, -1, -1, device=like.device)
-    square = lines.unfold(1, piece.band, 1).index_select(1, backwards)[None]
-    if mask is None:
-        return square
+    positions = torch.arange(max(rows, columns), device=like.device)
+    away = (positions[:columns] + least - positions[:rows, None]).abs_()  # [R, C]
     reach = reaches(scales, mask)[..., None, None]  # [B, 1 or G, 1, 1]
-    last = piece.first + (piece.tiles - 1) * piece.tile + piece.band
-    real = mask[:, piece.first : last].unfold(1, piece.band, piece.tile)[:, :, None]
-    return torch.where((square <= reach) & real | (square == 0), zero, closed)
+    found = []
+    for piece, square in zip(cut, of(away), strict=True):
+        last = piece.first + (piece.tiles - 1) * piece.tile + piece.band
+        real = mask[:, piece.first : last].unfold(1, piece.band, piece.tile)[:, :, None]
+        found.append(torch.where((square <= reach) & real | (square == 0), zero, closed))
+    return found
 
 
 class Bands(torch.autograd.Function):
     """The keys around every tile, as views: ``Bands.apply(t, pieces)``.
 
-    t [B, N, d] -> for each piece [B, M, band, d]. Bands overlap; the backward pass adds them up,
-    which that of a view with overlapping strides does slowly.
+    t [B, N, G, d] -> for each piece, for each g, [B, M, band, d]. Bands overlap; the backward pass
+    adds them up, which that of a view with overlapping strides does slowly.
     """
 
     @staticmethod
     def forward(ctx: Any, t: Tensor, cut: tuple[Piece, ...]) -> tuple[Tensor, ...]:
         """Nothing is copied."""
         ctx.cut, ctx.shape = cut, t.shape
-        return tuple(
+        bands = (
             t[:, piece.first : piece.first + (piece.tiles - 1) * piece.tile + piece.band]
-            .unfold(1, piece.band, piece.tile)
-            .mT
+            .unfold(1, piece.band, piece.tile)  # [B, M, G, d, band]
+            .mT.unbind(2)
             for piece in cut
         )
+        return tuple(band for of_piece in bands for band in of_piece)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
         """Sum over the bands that a key is in, by whole tiles."""
         total = grads[0].new_zeros(ctx.shape)
-        for piece, grad in zip(ctx.cut, grads, strict=True):
+        heads = total.unbind(2)
+        for number, grad in enumerate(grads):
+            piece, t = ctx.cut[number // len(heads)], heads[number % len(heads)]
             for start in range(0, piece.band, piece.tile):
                 width = min(piece.tile, piece.band - start)
                 first = piece.first + start
-                part = total[:, first : first + (piece.tiles - 1) * piece.tile + width]
+                part = t[:, first : first + (piece.tiles - 1) * piece.tile + width]
                 part.unfold(1, width, piece.tile).mT.add_(grad[:, :, start : start + width])
         return total, None
 

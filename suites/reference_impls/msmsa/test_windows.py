@@ -18,7 +18,7 @@ from reference_impls.msmsa.fused import windows
 from reference_impls.msmsa.modules import MaskedMsmsa
 from reference_impls.msmsa.scales import GivenScale, Scale
 from reference_impls.msmsa.tiles import Piece, pieces, tile_for
-from reference_impls.msmsa.windowed import Bands, Neighbours, WindowedMsmsa, _added
+from reference_impls.msmsa.windowed import Bands, Neighbours, WindowedMsmsa, _masks
 from suites.reference_impls.msmsa.test_msmsa import alike
 from suites.support.batches import D_IN, LargestTensor, assert_same, batch, error, run
 from suites.support.parameters import few
@@ -118,14 +118,18 @@ def test_what_is_added_to_scores_lies_in_rows() -> None:
     q, scales = torch.randn(3, 400, 2, 30), (Scale(33), Scale(divisor=8))
     mask = torch.ones(3, 400, dtype=torch.bool)
     for padding in (None, mask):
-        for piece in pieces(16, 32, 400):
-            assert _added(piece, scales[:1], padding, q).is_contiguous()
-        assert _added(Piece(0, 1, 400, 0, 400), scales, padding, q).is_contiguous()
+        masks = _masks(pieces(16, 32, 400), scales[:1], padding, q)
+        for found in [*masks, *_masks([Piece(0, 1, 400, 0, 400)], scales, padding, q)]:
+            assert found.stride(-1) == 1
+            assert found.stride(-2) >= found.shape[-1]
 
 
 def test_bands_are_views() -> None:
-    t = torch.randn(2, 400, 90)[..., 30:60]
-    for band in Bands.apply(t, pieces(16, 32, 400)):
+    t = torch.randn(2, 400, 90)[..., 30:60].unflatten(-1, (3, 10))
+    cut = pieces(16, 32, 400)
+    bands = Bands.apply(t, cut)
+    assert len(bands) == 3 * len(cut)
+    for band in bands:
         assert band.untyped_storage().data_ptr() == t.untyped_storage().data_ptr()
         assert band.stride(-1) == 1
 
