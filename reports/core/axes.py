@@ -35,25 +35,29 @@ def panel(
 def panels(
     count: int,
     across: int,
-    each: tuple[float, float],
+    each: tuple[float, float | Sequence[float]],
     edges: tuple[float, float, float, float],
     gaps: tuple[float, float] = (0.2, 0.0),
     **share: Any,
 ) -> tuple[Figure, Any]:
-    """Rows of panels of one size; inches of each, at the left, right, below, above, and between."""
+    """Rows of panels; inches of each, at the left, right, below, above, and between.
+
+    Each is of one size, or has the height of its row.
+    """
     columns, rows = min(across, count), math.ceil(count / across)
+    heights = [each[1]] * rows if isinstance(each[1], float) else each[1]
     left, right, bottom, top = edges
     width = left + right + columns * each[0] + (columns - 1) * gaps[0]
-    height = bottom + top + rows * each[1] + (rows - 1) * gaps[1]
+    height = bottom + top + sum(heights) + (rows - 1) * gaps[1]
     figure = Figure(figsize=(width, height))
-    drawn = figure.subplots(rows, columns, squeeze=False, **share)
+    drawn = figure.subplots(rows, columns, squeeze=False, height_ratios=heights, **share)
     figure.subplots_adjust(
         left=left / width,
         right=1 - right / width,
         bottom=bottom / height,
         top=1 - top / height,
         wspace=gaps[0] / each[0],
-        hspace=gaps[1] / each[1],
+        hspace=gaps[1] * rows / sum(heights),
     )
     for axes in drawn.flat[count:]:
         axes.set_axis_off()

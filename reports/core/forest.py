@@ -102,11 +102,16 @@ COLUMNS = 3
 
 
 def forests(panels: Sequence[Panel], under: str, centre: float | None = 0.0) -> Figure:
-    """Panels with the same rows, named once at the left; `under` stands below the first title."""
-    names = sorted({name for one in panels for name in one.lines})
-    each, edges, gaps = (2.2, 0.23 + 0.24 * len(names)), (1.5, 0.1, 0.5, 0.62), (0.2, 1.12)
-    figure, grid = grid_of(len(panels), COLUMNS, each, edges, gaps)
+    """Panels that share their rows with those beside them, named once at the left.
+
+    `under` stands below the first title.
+    """
+    beside = [panels[i : i + COLUMNS] for i in range(0, len(panels), COLUMNS)]
+    rows = [sorted({name for one in some for name in one.lines}) for some in beside]
+    heights, edges, gaps = [0.23 + 0.24 * len(r) for r in rows], (1.5, 0.1, 0.5, 0.62), (0.2, 1.12)
+    figure, grid = grid_of(len(panels), COLUMNS, (2.2, heights), edges, gaps)
     for number, (axes, one) in enumerate(zip(grid.flat, panels, strict=False)):
+        names = rows[number // COLUMNS]
         draw_rows(axes, {y: one.lines[n] for y, n in enumerate(names) if n in one.lines})
         dress(axes, names if number % COLUMNS == 0 else [""] * len(names), one.xlabel, centre)
         titled(axes, one.title, under if number == 0 else "")

@@ -14,58 +14,61 @@ from reports.core.source import DeviceRecords, Source
 from reports.docs.declared import families
 from reports.docs.plain import PlainOutput, text_of
 from reports.pages.corpora import printed
-from reports.pages.corpora.page import Corpora, line_of
+from reports.pages.corpora.page import Corpora, beside, line_of, printed_on
 from reports.pages.size.accuracy import accuracy_table, differences
 
 
 def sections(source: Source) -> list[tuple[str, str]]:
-    """Title and body of what the page of corpora says, device by device.
+    """Title and body of what the page of corpora says.
 
-    A section without a table is left out: it says what would have to be trained.
+    What papers print stands beside everything that was trained, wherever; all else device by
+    device. A section without a table is left out: it says what would have to be trained.
     """
-    found = []
-    for device in source.devices:
-        if not device.has("run"):
-            continue
-        size = sizes.of_profile(load_profile("quick", device.kind))
-        found_here = differences(device.conclusions, size)
-        rows = accuracy_table(found_here, size, "model")
-        shown = [c for c in found_here if "[" not in c.first]
-        declared = table(rows, range(len(rows[0]) if rows else 0))
-        page, nothing = Corpora(source, device, PlainOutput()), Shown("", "")
-        pieces: tuple[tuple[str, Shown], ...] = (
-            ("Every model beside the baseline, judged as declared", declared),
-            (
-                "Other families, every comparison judged as declared",
-                families(device.conclusions, shown),
-            ),
-            ("Means of every model on the test sets", page.table()),
-            ("Differences to the baseline, judged together", page.differences_to_baseline()),
-            ("What can't be told apart over corpora", page.ties()),
-            ("Variants of a mechanism beside its own configuration", page.ablations()),
-            (
-                "Heads of one scale beside heads of several",
-                page.scales() if page.scaled else nothing,
-            ),
-            ("Printed accuracies beside measured ones", page.beside()),
-            ("Recipes that were tried for the common one", page.tried()),
-        )
-        bodies = [(title, text_of(piece)) for title, piece in pieces]
-        found += [(f"{title} ({device.title})", body) for title, body in bodies if "|" in body]
-    return found
+    pages = _pages(source)
+    found = {"Printed accuracies beside measured ones": [text_of(beside(pages, PlainOutput()))]}
+    for page in pages:
+        for title, piece in _pieces(page).items():
+            if "|" in (body := text_of(piece)):
+                found.setdefault(title, []).append(f"### {page.device.title}\n\n{body}")
+    bodies = {title: "\n\n".join(each) for title, each in found.items()}
+    return [(title, body) for title, body in bodies.items() if "|" in body]
+
+
+def _pages(source: Source) -> list[Corpora]:
+    return [Corpora(source, d, PlainOutput()) for d in source.devices if d.has("run")]
+
+
+def _pieces(page: Corpora) -> dict[str, Shown]:
+    device = page.device
+    size = sizes.of_profile(load_profile("quick", device.kind))
+    found = differences(device.conclusions, size)
+    rows = accuracy_table(found, size, "model")
+    shown = [c for c in found if "[" not in c.first]
+    declared = table(rows, range(len(rows[0]) if rows else 0))
+    return {
+        "Every model beside the baseline, judged as declared": declared,
+        "Other families, every comparison judged as declared": families(device.conclusions, shown),
+        "Means of every model on the test sets": page.table(),
+        "Differences to the baseline, judged together": page.differences_to_baseline(),
+        "What can't be told apart over corpora": page.ties(),
+        "Variants of a mechanism beside its own configuration": page.ablations(),
+        "Heads of one scale beside heads of several": (
+            page.scales() if page.scaled else Shown("", "")
+        ),
+        "Recipes that were tried for the common one": page.tried(),
+    }
 
 
 def figures(source: Source) -> dict[str, tuple[Figure, str]]:
     """A panel per corpus, a row per mechanism: figure and what it says, by name."""
-    for device in source.devices:
-        page = Corpora(source, device, PlainOutput())
-        if page.differences:
-            found = {"accuracy": _differences(page, device)}
-            if page.printed:
-                figure = footed(printed.figure(page.printed), device.footer("run"))
-                found["printed"] = (figure, printed.CAPTION)
-            return found
-    return {}
+    pages, found = _pages(source), {}
+    first = next((page for page in pages if page.differences), None)
+    if first is not None:
+        found["accuracy"] = _differences(first, first.device)
+    if rows := printed_on(pages):
+        where = "; ".join(page.device.footer("run") for page in pages if page.printed)
+        found["printed"] = (footed(printed.figure(rows), where), printed.CAPTION)
+    return found
 
 
 def _differences(page: Corpora, device: DeviceRecords) -> tuple[Figure, str]:

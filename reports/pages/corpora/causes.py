@@ -85,6 +85,26 @@ def causes(tasks: Iterable[Sequence[TaskRuns]]) -> list[tuple[str, TaskRuns, Aga
     return found
 
 
+def over(machines: Sequence[Iterable[Sequence[TaskRuns]]]) -> list[tuple[str, TaskRuns, Against]]:
+    """What each machine shows by itself, and only then what two of them do: `causes`."""
+    found = [one for tasks in machines for one in causes(tasks)]
+    told = {(cause, pair.model.task, pair.model.model) for cause, _, pair in found}
+    everywhere: dict[str, list[TaskRuns]] = {}
+    for tasks in machines:
+        for recipes in tasks:
+            everywhere.setdefault(recipes[0].name, []).extend(recipes)
+    more = causes(everywhere.values())
+    return found + [
+        one for one in more if (one[0], one[2].model.task, one[2].model.model) not in told
+    ]
+
+
+def _apart(pair: Against) -> bool:
+    """Whether no machine trained both."""
+    one, other = ({r.get("fingerprint") for r in m.runs} for m in (pair.model, pair.other))
+    return not one & other
+
+
 def table(found: Sequence[tuple[str, TaskRuns, Against]]) -> Saved:
     """Numbers, and texts."""
     rows, flat = [], []
@@ -98,7 +118,7 @@ def table(found: Sequence[tuple[str, TaskRuns, Against]]) -> Saved:
                 "in place of": other,
                 "difference [95 %]": pair.text,
                 "p": f"{pair.difference.p:.2g}",
-                "over": pair.counted,
+                "over": ", ".join([pair.counted, *["on two machines"] * _apart(pair)]),
             }
         )
         flat.append(
@@ -109,6 +129,7 @@ def table(found: Sequence[tuple[str, TaskRuns, Against]]) -> Saved:
                 "cause": cause,
                 "with": one,
                 "in_place_of": other,
+                "machines": 1 + _apart(pair),
                 **{name: getattr(pair.difference, name) for name in NUMBERS},
                 "replicates": len(pair.values.rows),
             }

@@ -11,7 +11,7 @@ from harness.experiments.tables import SEEDS_NEEDED
 from harness.profile import load_profile
 from harness.stats import ALPHA, holm, judged_p
 from reports.core.forest import Line, forest, ties_shown
-from reports.core.page import DevicePage, Shown, remark, says, together, warns
+from reports.core.page import DevicePage, Output, Shown, remark, says, together, warns
 from reports.core.style import mechanism_of
 from reports.core.tables import Best
 from reports.core.trained import (
@@ -177,20 +177,7 @@ class Corpora(DevicePage):
 
     def beside(self) -> Shown:
         """Printed accuracies beside measured ones, by every recipe; never mixed."""
-        found = self.printed
-        if not found:
-            return remark("Nothing that a paper prints was trained here.")
-        return together(
-            says([printed.gaps(found)]),
-            self.place.figure("printed", partial(printed.figure, found), printed.CAPTION),
-            self.place.table("printed", *printed.table(found), (0, 1, 2, 6, 7)),
-            remark(
-                "Gap: here less printed, in points where it is an accuracy. Known to differ: here "
-                "/ there, by the records and by what the paper or its program says. By the recipes "
-                "paper and released models differ from each other as the papers' do."
-            ),
-            causes.section(causes.causes(self.recipes), self.place),
-        )
+        return beside([self], self.place)
 
     def tried(self) -> Shown:
         """Recipes that were tried for the common one."""
@@ -358,6 +345,30 @@ class Corpora(DevicePage):
 
 
 begin = Corpora.begin
+
+
+def beside(pages: Sequence[Corpora], place: Output) -> Shown:
+    """What papers print beside what was reached on any of the pages' devices, task by task."""
+    found = printed_on(pages)
+    if not found:
+        return remark("Nothing that a paper prints was trained here.")
+    return together(
+        says([printed.gaps(found)]),
+        place.figure("printed", partial(printed.figure, found), printed.CAPTION),
+        place.table("printed", *printed.table(found), (0, 1, 2, 6, 7)),
+        remark(
+            "Gap: here less printed, in points where it is an accuracy. Known to differ: here "
+            "/ there, by the records and by what the paper or its program says. By the recipes "
+            "paper and released models differ from each other as the papers' do."
+        ),
+        causes.section(causes.over([page.recipes for page in pages]), place),
+    )
+
+
+def printed_on(pages: Sequence[Corpora]) -> list[printed.Beside]:
+    """What papers print beside what was reached, by task and model."""
+    found = [one for page in pages for one in page.printed]
+    return sorted(found, key=lambda one: (one.of.name, one.model.model))
 
 
 def _holm(count: int) -> str:

@@ -126,4 +126,7 @@ def test_a_ratio_that_is_not_verified_or_failed_has_no_number() -> None:
 def test_the_docs_are_those_of_the_published_records() -> None:
     assert write.write(ROOT, check=True) == [], "attnbench report --docs writes them anew"
     for page in (ROOT / "docs" / "results").glob("*.md"):
-        assert not re.search(r"\bnan\b|\de[+]\d", page.read_text()), page
+        text = page.read_text()
+        assert not re.search(r"\bnan\b|\de[+]\d", text), page
+        headings = re.findall("^## .*", text, re.MULTILINE)
+        assert len(headings) == len(set(headings)), page

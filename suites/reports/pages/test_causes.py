@@ -63,3 +63,20 @@ def test_only_the_seeds_of_both_are_compared() -> None:
     half = trained("mtsa.fused", replace(PATIENT, width=300), mean=0.92)[1:3]
     ((_, _, pair),) = causes.causes(tasks_by_recipe([*whole, *half]))
     assert pair.counted == "2 paired seeds"
+
+
+def test_two_machines_show_what_neither_does_alone() -> None:
+    """Of SICK one machine trained both widths, of TREC each machine one."""
+
+    def on(machine: str, width: int, name: str, mean: float) -> list[dict[str, Any]]:
+        runs = trained("mtsa.fused", replace(PATIENT, width=width), name, mean)
+        return [run | {"fingerprint": machine} for run in runs]
+
+    first = [*on("a", 600, "trec", 0.94), *on("a", 600, "subj", 0.9), *on("a", 300, "subj", 0.8)]
+    second = [*on("b", 300, "trec", 0.92), *on("b", 300, "subj", 0.7)]
+    machines = [tasks_by_recipe(runs) for runs in (first, second)]
+    _, texts = causes.table(causes.over(machines))
+    assert [(row[""], row["difference [95 %]"][:6], row["over"]) for row in texts] == [
+        ("subj (%): mtsa.fused", "+10.00", "5 paired seeds"),
+        ("trec (%): mtsa.fused", "+2.00 ", "5 paired seeds, on two machines"),
+    ]
