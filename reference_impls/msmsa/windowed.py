@@ -15,27 +15,33 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import pad
 
 from reference_impls.checks import core_dtype, refuse_rows
+from reference_impls.kernels.caching import TensorCache
 from reference_impls.merged import itself, side_by_side
 from reference_impls.msmsa.modules import Heads, MsmsaLayer
 from reference_impls.msmsa.scales import Scale
 from reference_impls.msmsa.tiles import Group, Piece, pieces, plan
 from reference_impls.sdpa import attention
 
+_cache: TensorCache[Tensor] = TensorCache(16)
+MOST_HELD = 2**18
+"""Numbers of a mask that the next call of its length finds; larger ones cost little beside what
+they mask."""
 
-def _shifted(t: Tensor, half: int) -> list[Tensor]:
-    """For each offset -half ... half, t [B, N, G, d] moved by it, zeros where there is none.
 
-    Views of one copy: in the wide rows of the projections each offset would cost as much as it.
-    """
-    n, padded = t.shape[1], pad(t, (0, 0, 0, 0, half, half))
-    return [padded[:, s : s + n] for s in range(2 * half + 1)]
+def _meetings(half: int, length: int) -> list[tuple[slice, slice]]:
+    """For each offset -half ... half: queries i, and their keys i + offset, within the sequence."""
+    found = []
+    for offset in range(-half, half + 1):
+        first, last = max(0, -offset), max(0, min(length, length - offset))
+        last = max(first, last)
+        found.append((slice(first, last), slice(first + offset, last + offset)))
+    return found
 
 
 class Neighbours(torch.autograd.Function):
-    """Attention to the keys at most `half` positions away, by shifting the sequence.
+    """Attention to the keys at most `half` positions away, every query and key met once.
 
     ``Neighbours.apply(q, k, v, half, closed)``: q (divided as scores are to be), k, v
     [B, N, G, d]; closed, bool [2 * half + 1, B, N, G or 1] or None, says for each offset which
@@ -47,24 +53,21 @@ class Neighbours(torch.autograd.Function):
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, half: int, closed: Tensor | None
     ) -> Tensor:
         """A softmax over 2 * half + 1 scores, in float32 at least."""
-        dtype, n = core_dtype(q.dtype), q.shape[1]
+        dtype = core_dtype(q.dtype)
         ctx.half = half
-        q_ = q.to(dtype).contiguous()
-        out = torch.empty_like(q_)
-        scores = torch.stack(  # [S, B, N, G]
-            [torch.mul(q_, key, out=out).sum(-1) for key in _shifted(k.to(dtype), half)]
-        )
-        for offset in range(1, half + 1):
-            scores[half - offset, :, :offset] = -math.inf
-            scores[half + offset, :, max(0, n - offset) :] = -math.inf
+        q_, k_, v_ = (t.to(dtype) for t in (q, k, v))
+        meetings = _meetings(half, q.shape[1])
+        scores = q_.new_full((len(meetings), *q.shape[:3]), -math.inf)  # [S, B, N, G]
+        for score, (i, j) in zip(scores, meetings, strict=True):
+            score[:, i] = (q_[:, i] * k_[:, j]).sum(-1)
         if closed is not None:
             scores.masked_fill_(closed, -math.inf)
         p = scores.softmax(0)
         ctx.save_for_backward(q, k, v, p)
-        first, *others = zip(p[..., None], _shifted(v.to(dtype), half), strict=True)
-        torch.mul(*first, out=out)
-        for weight, value in others:
-            out.addcmul_(weight, value)
+        out = p[half, ..., None] * v_
+        for s, (i, j) in enumerate(meetings):
+            if s != half:
+                out[:, i].addcmul_(p[s, :, i, :, None], v_[:, j])
         return out.to(q.dtype)
 
     @staticmethod
@@ -74,18 +77,20 @@ class Neighbours(torch.autograd.Function):
         half = ctx.half
         *inputs, p = ctx.saved_tensors  # read once: checkpointing hands them out once
         q, k, v = (t.to(p.dtype) for t in inputs)
-        q, g = q.contiguous(), g.to(p.dtype).contiguous()
-        g_p = torch.stack([(g * value).sum(-1) for value in _shifted(v, half)])
+        g = g.to(p.dtype)
+        meetings = _meetings(half, q.shape[1])
+        g_p, g_v = torch.zeros_like(p), torch.zeros_like(g)
+        for s, (i, j) in enumerate(meetings):
+            g_p[s][:, i] = (g[:, i] * v[:, j]).sum(-1)
+            g_v[:, j].addcmul_(p[s, :, i, :, None], g[:, i])
         g_scores = p * (g_p - (p * g_p).sum(0))
-        g_q = torch.zeros_like(q)
-        g_keys, g_values = (_shifted(torch.zeros_like(q), half) for _ in range(2))
-        for s, key in enumerate(_shifted(k, half)):
-            g_q.addcmul_(g_scores[s, ..., None], key)
-            g_keys[s].addcmul_(g_scores[s, ..., None], q)
-            g_values[s].addcmul_(p[s, ..., None], g)
-        found = g_q, g_keys[half], g_values[half]
-        g_q, g_k, g_v = (grad.to(t.dtype) for grad, t in zip(found, inputs, strict=True))
-        return g_q, g_k, g_v, None, None
+        g_q, g_k = torch.zeros_like(g_v), torch.zeros_like(g_v)
+        for s, (i, j) in enumerate(meetings):
+            g_score = g_scores[s, :, i, :, None]
+            g_q[:, i].addcmul_(g_score, k[:, j])
+            g_k[:, j].addcmul_(g_score, q[:, i])
+        dtypes = [t.dtype for t in inputs]
+        return g_q.to(dtypes[0]), g_k.to(dtypes[1]), g_v.to(dtypes[2]), None, None
 
 
 def windowed_mix(x: Tensor, heads: Heads, mask: Tensor | None, rows: Tensor | None) -> Tensor:
@@ -189,7 +194,7 @@ def _beyond(group: Group, mask: Tensor | None) -> Tensor | None:
     if mask is None:
         return None
     n, half = mask.shape[1], group.half
-    real = pad(mask, (half, half), value=False)  # [B, N + 2*half]
+    real = torch.nn.functional.pad(mask, (half, half), value=False)  # [B, N + 2*half]
     keys = torch.stack([real[:, s : s + n] for s in range(2 * half + 1)])  # [S, B, N]
     reach = reaches(group.scales, mask)  # [B or 1, G]
     offset = torch.arange(-half, half + 1, device=mask.device)[:, None, None].abs()  # [S, 1, 1]
@@ -259,11 +264,18 @@ def _masks(
         ]
 
     if mask is None:
-        halves = [scale.half(like.shape[1]) for scale in scales]
-        full = like.new_full((rows, columns), -math.inf)
-        near = {h: full.triu(h + 1 - least).add_(full.tril(-h - 1 - least)) for h in {*halves}}
-        lone = near[halves[0]][None]
-        return of((lone if len(halves) == 1 else torch.stack([near[h] for h in halves]))[None])
+        halves = tuple(scale.half(like.shape[1]) for scale in scales)
+
+        def make() -> Tensor:
+            full = like.new_full((rows, columns), -math.inf)
+            near = {h: full.triu(h + 1 - least).add_(full.tril(-h - 1 - least)) for h in {*halves}}
+            return torch.stack([near[h] for h in halves])[None]
+
+        if len(halves) * rows * columns > MOST_HELD:
+            return of(make())
+        return of(
+            _cache.of((halves, rows, columns, least, like.dtype, like.device), like.device, make)
+        )
     zero, closed = like.new_zeros(()), like.new_full((), -math.inf)
     positions = torch.arange(max(rows, columns), device=like.device)
     away = (positions[:columns] + least - positions[:rows, None]).abs_()  # [R, C]

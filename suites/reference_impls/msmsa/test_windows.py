@@ -13,7 +13,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.verify.batches import ragged
-from reference_impls.msmsa import tiles
+from reference_impls.kernels.caching import TensorCache
+from reference_impls.msmsa import tiles, windowed
 from reference_impls.msmsa.fused import windows
 from reference_impls.msmsa.modules import MaskedMsmsa
 from reference_impls.msmsa.scales import GivenScale, Scale
@@ -122,6 +123,29 @@ def test_what_is_added_to_scores_lies_in_rows() -> None:
         for found in [*masks, *_masks([Piece(0, 1, 400, 0, 400)], scales, padding, q)]:
             assert found.stride(-1) == 1
             assert found.stride(-2) >= found.shape[-1]
+
+
+def test_a_mask_is_made_once_for_a_length_and_a_large_one_is_not_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(windowed, "_cache", TensorCache(2))
+    module = WindowedMsmsa(24, 24, heads=2, scales=["n/4", 3])
+    x = torch.randn(1, 64, 24)
+    with torch.inference_mode():
+        module(x)
+    module(x).sum().backward()  # by what was made in inference mode
+    assert module.q_w.grad is not None
+    assert len(windowed._cache) == 1
+    q, whole = torch.randn(1, 64, 1, 12), [Piece(0, 1, 64, 0, 64)]
+    first, again, other = (_masks(whole, [Scale(w)], None, q)[0] for w in (17, 17, 33))
+    assert first.untyped_storage().data_ptr() == again.untyped_storage().data_ptr()
+    assert int((first == 0).sum()) < int((other == 0).sum())
+    (half,) = _masks(whole, [Scale(17)], None, q.bfloat16())
+    assert half.dtype == torch.bfloat16
+    assert torch.equal(half.float(), first)
+    held, large = len(windowed._cache), torch.randn(1, 600, 1, 12)
+    _masks([Piece(0, 1, 600, 0, 600)], [Scale(17)], None, large)
+    assert len(windowed._cache) == held
 
 
 def test_bands_are_views() -> None:
