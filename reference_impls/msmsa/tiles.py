@@ -22,6 +22,8 @@ TILES = (32, 64, 128, 256)
 CALL, EACH = 8000, 500
 """Pairs in whose time one more call of fused attention is made, and one more tile is begun, on a
 CPU: roughly."""
+SHIFTED = 96
+"""Pairs in whose time a query meets its neighbours in a shifted sequence, on a CPU: roughly."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,11 @@ def tile_for(half: int, length: int, batch: int) -> int:
     return best
 
 
+def shifts(length: int, batch: int) -> bool:
+    """Whether neighbours are met by shifting: in a short sequence all pairs take fewer calls."""
+    return batch * length * (length - SHIFTED) > 2 * CALL
+
+
 def plan(scales: Sequence[Scale], length: int, batch: int = 1) -> list[Group]:
     """Group heads, in the order of `ORDER`."""
     found: dict[tuple[Method, int, Scale | None], list[int]] = {}
@@ -118,7 +125,7 @@ def plan(scales: Sequence[Scale], length: int, batch: int = 1) -> list[Group]:
         tile = tiles.setdefault(half, tile_for(half, length, batch) if half > NEAREST else 0)
         if half == 0:
             key: tuple[Method, int, Scale | None] = ("alone", 0, None)
-        elif half <= NEAREST:
+        elif half <= NEAREST and shifts(length, batch):
             key = ("near", half, None)
         elif tile:
             key = ("tiles", half, scale)  # heads of one scale share the masks of their tiles

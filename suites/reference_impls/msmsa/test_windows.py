@@ -18,7 +18,7 @@ from reference_impls.msmsa import tiles, windowed
 from reference_impls.msmsa.fused import windows
 from reference_impls.msmsa.modules import MaskedMsmsa
 from reference_impls.msmsa.scales import GivenScale, Scale
-from reference_impls.msmsa.tiles import Piece, pieces, tile_for
+from reference_impls.msmsa.tiles import Piece, pieces, plan, tile_for
 from reference_impls.msmsa.windowed import Bands, Neighbours, WindowedMsmsa, _masks
 from suites.reference_impls.msmsa.test_msmsa import alike
 from suites.support.batches import D_IN, LargestTensor, assert_same, batch, error, run
@@ -71,6 +71,16 @@ def test_tiles_are_taken_where_they_save_pairs() -> None:
     assert tile_for(half=16, length=200, batch=64) > 0
 
 
+@pytest.mark.parametrize(
+    ("length", "batch", "method"),
+    [(16, 1, "all"), (64, 32, "all"), (128, 1, "all"), (128, 8, "near"), (256, 1, "near")],
+)
+def test_neighbours_are_met_by_shifting_where_that_is_worth_its_calls(
+    length: int, batch: int, method: str
+) -> None:
+    assert [group.method for group in plan([Scale(3)], length, batch)] == [method]
+
+
 # Equalities
 
 
@@ -90,6 +100,7 @@ def test_tiles_of_any_size_equal_all_pairs(
 @pytest.mark.parametrize("n", few([1, 2, 5, 40], [1, 5, 40]))
 def test_shifts_equal_all_pairs(n: int, half: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles, "NEAREST", half)
+    monkeypatch.setattr(tiles, "shifts", lambda length, batch: True)
     assert_equal_to_masked(n, [2 * half + 1, 3])
     assert_equal_to_masked(n, ["n/4", 2 * half + 1])
 
