@@ -16,7 +16,8 @@ from reference_impls.msmsa.scales import Scale
 Method = Literal["alone", "near", "tiles", "all"]
 ORDER: tuple[Method, ...] = ("alone", "near", "tiles", "all")
 NEAREST = 1
-"""Up to this reach keys are met by shifting the sequence, without products of matrices."""
+"""Up to this reach keys are met by shifting the sequence, without products of matrices, where
+that is worth its calls."""
 TILES = (32, 64, 128, 256)
 """Queries per tile from which the cheapest is taken."""
 CALL, EACH = 8000, 500
@@ -111,7 +112,7 @@ def tile_for(half: int, length: int, batch: int) -> int:
     return best
 
 
-def shifts(length: int, batch: int) -> bool:
+def by_shifts(length: int, batch: int) -> bool:
     """Whether neighbours are met by shifting: in a short sequence all pairs take fewer calls."""
     return batch * length * (length - SHIFTED) > 2 * CALL
 
@@ -125,7 +126,7 @@ def plan(scales: Sequence[Scale], length: int, batch: int = 1) -> list[Group]:
         tile = tiles.setdefault(half, tile_for(half, length, batch) if half > NEAREST else 0)
         if half == 0:
             key: tuple[Method, int, Scale | None] = ("alone", 0, None)
-        elif half <= NEAREST and shifts(length, batch):
+        elif half <= NEAREST and by_shifts(length, batch):
             key = ("near", half, None)
         elif tile:
             key = ("tiles", half, scale)  # heads of one scale share the masks of their tiles

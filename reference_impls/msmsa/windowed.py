@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import torch
@@ -312,9 +313,8 @@ class Bands(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
         """Sum over the bands that a key is in, by whole tiles."""
         total = grads[0].new_zeros(ctx.shape)
-        heads = total.unbind(2)
-        for number, grad in enumerate(grads):
-            piece, t = ctx.cut[number // len(heads)], heads[number % len(heads)]
+        bands = product(ctx.cut, total.unbind(2))
+        for (piece, t), grad in zip(bands, grads, strict=True):
             for start in range(0, piece.band, piece.tile):
                 width = min(piece.tile, piece.band - start)
                 first = piece.first + start

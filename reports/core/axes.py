@@ -45,7 +45,7 @@ def panels(
     Each is of one size, or has the height of its row.
     """
     columns, rows = min(across, count), math.ceil(count / across)
-    heights = [each[1]] * rows if isinstance(each[1], float) else each[1]
+    heights = each[1] if isinstance(each[1], Sequence) else [each[1]] * rows
     left, right, bottom, top = edges
     width = left + right + columns * each[0] + (columns - 1) * gaps[0]
     height = bottom + top + sum(heights) + (rows - 1) * gaps[1]

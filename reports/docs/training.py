@@ -10,7 +10,7 @@ from harness.profile import load_profile
 from reports.core import sizes
 from reports.core.forest import Panel, forests
 from reports.core.page import Shown, footed, table
-from reports.core.source import DeviceRecords, Source
+from reports.core.source import Source
 from reports.docs.declared import families
 from reports.docs.plain import PlainOutput, text_of
 from reports.pages.corpora import printed
@@ -64,14 +64,14 @@ def figures(source: Source) -> dict[str, tuple[Figure, str]]:
     pages, found = _pages(source), {}
     first = next((page for page in pages if page.differences), None)
     if first is not None:
-        found["accuracy"] = _differences(first, first.device)
+        found["accuracy"] = _differences(first)
     if rows := printed_on(pages):
         where = "; ".join(page.device.footer("run") for page in pages if page.printed)
         found["printed"] = (footed(printed.figure(rows), where), printed.CAPTION)
     return found
 
 
-def _differences(page: Corpora, device: DeviceRecords) -> tuple[Figure, str]:
+def _differences(page: Corpora) -> tuple[Figure, str]:
     panels = []
     for task in page.corpora:
         mine = [d for d in page.differences if d.model.task == task.name]
@@ -92,4 +92,4 @@ def _differences(page: Corpora, device: DeviceRecords) -> tuple[Figure, str]:
         f"What models reach on the test sets less what {page.baseline} reaches, every seed or fold "
         "and 95 % t-intervals"
     )
-    return footed(figure, device.footer("run")), said
+    return footed(figure, page.device.footer("run")), said

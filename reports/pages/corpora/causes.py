@@ -87,16 +87,18 @@ def causes(tasks: Iterable[Sequence[TaskRuns]]) -> list[tuple[str, TaskRuns, Aga
 
 def over(machines: Sequence[Iterable[Sequence[TaskRuns]]]) -> list[tuple[str, TaskRuns, Against]]:
     """What each machine shows by itself, and only then what two of them do: `causes`."""
+
+    def asked(one: tuple[str, TaskRuns, Against]) -> tuple[str, str, str]:
+        cause, _, pair = one
+        return cause, pair.model.task, pair.model.model
+
     found = [one for tasks in machines for one in causes(tasks)]
-    told = {(cause, pair.model.task, pair.model.model) for cause, _, pair in found}
+    told = {asked(one) for one in found}
     everywhere: dict[str, list[TaskRuns]] = {}
     for tasks in machines:
         for recipes in tasks:
             everywhere.setdefault(recipes[0].name, []).extend(recipes)
-    more = causes(everywhere.values())
-    return found + [
-        one for one in more if (one[0], one[2].model.task, one[2].model.model) not in told
-    ]
+    return found + [one for one in causes(everywhere.values()) if asked(one) not in told]
 
 
 def _apart(pair: Against) -> bool:

@@ -66,7 +66,7 @@ def test_only_the_seeds_of_both_are_compared() -> None:
 
 
 def test_two_machines_show_what_neither_does_alone() -> None:
-    """Of SICK one machine trained both widths, of TREC each machine one."""
+    """Of SUBJ one machine trained both widths, of TREC each machine one."""
 
     def on(machine: str, width: int, name: str, mean: float) -> list[dict[str, Any]]:
         runs = trained("mtsa.fused", replace(PATIENT, width=width), name, mean)
