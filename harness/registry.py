@@ -99,13 +99,21 @@ def names_heads(factory: Any) -> bool:
     return False
 
 
+@cache
+def _points(path: tuple[str, ...]) -> tuple[importlib.metadata.EntryPoint, ...]:
+    """Factories, then records, of the packages in these folders: a file of every one is read."""
+    every = importlib.metadata.entry_points()
+    return (*every.select(group=FACTORIES), *every.select(group=RECORDS))
+
+
 def entry_points() -> dict[str, Mechanism]:
     """Mechanisms of installed packages, by name."""
     found: dict[str, Mechanism] = {}
-    for point in importlib.metadata.entry_points(group=FACTORIES):
-        package = point.dist.name if point.dist else "an installed package"
-        found[point.name] = foreign(point.name, point.value, f"from {package}")
-    for point in importlib.metadata.entry_points(group=RECORDS):
+    for point in _points(tuple(sys.path)):
+        if point.group == FACTORIES:
+            package = point.dist.name if point.dist else "an installed package"
+            found[point.name] = foreign(point.name, point.value, f"from {package}")
+            continue
         loaded = resolve(point.value)
         for mechanism in loaded if isinstance(loaded, tuple) else (loaded,):
             found[mechanism.name] = mechanism

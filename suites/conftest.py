@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections.abc import Iterator
 
@@ -18,3 +19,10 @@ def interruptible() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def only_new_objects_are_collected() -> None:
+    """Leave what is there to the end: the collector would look through all of torch each time."""
+    gc.collect()
+    gc.freeze()

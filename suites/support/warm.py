@@ -17,11 +17,14 @@ from typing import Any, Self
 from unittest import mock
 
 from harness.experiments import buildable, look
-from harness.isolate import Interpreter, Limits, Outcome, pool
+from harness.isolate import Interpreter, Limits, Outcome, interpreter, pool
 from harness.isolate.processes import MARKER
 from harness.verify import run
 
-PRELOAD = ("torch.fx.experimental.symbolic_shapes", "harness.train.run", "harness.verify.check")
+PRELOAD = (
+    *("torch._dynamo", "scipy.stats", "harness.train.run", "harness.verify.check"),
+    *("reference_impls.mtsa.fused", "reference_impls.msmsa.fused"),  # and with them all kernels
+)
 _idle: list[Interpreter] = []
 
 
@@ -39,7 +42,13 @@ class Lent:
             self._own = Interpreter("fork", preload=PRELOAD)
             atexit.register(self._own.close)
 
-    def run(self, call: str, arguments: Mapping[str, Any], limits: Limits | None = None) -> Outcome:
+    def run(
+        self,
+        call: str,
+        arguments: Mapping[str, Any],
+        limits: Limits | None = None,
+        mallopt: None = None,
+    ) -> Outcome:
         """Run a task as if the interpreter had been begun now, and here."""
         now = {"folder": str(Path.cwd()), "path": sys.path, "environment": dict(os.environ)}
         told = {"call": call, "given": dict(arguments), **now}
@@ -78,10 +87,16 @@ def at(
     return pkgutil.resolve_name(call)(**given)
 
 
+def _for_one_task(**options: Any) -> Lent | Interpreter:
+    """What `harness.isolate.run` begins: one for another revision or Python is its own."""
+    return Interpreter(**options) if options else Lent("fork")
+
+
 @contextmanager
 def interpreters() -> Iterator[None]:
     """Meanwhile all but measured blocks borrow theirs."""
     with ExitStack() as stack:
+        stack.enter_context(mock.patch.object(interpreter, "Interpreter", _for_one_task))
         for module in (buildable, look, pool, run):
             stack.enter_context(mock.patch.object(module, "Interpreter", Lent))
         yield

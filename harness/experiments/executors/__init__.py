@@ -13,8 +13,9 @@ from typing import Any, Protocol
 
 from harness.isolate import Outcome
 
-PRELOAD = ("torch", "torch.fx.experimental.symbolic_shapes", "harness.train.run")
-"""What an interpreter imports once, for all jobs that are forked from it."""
+PRELOAD = ("torch", "torch._dynamo", "harness.train.run")
+"""What an interpreter imports once, for all jobs that are forked from it; torch's optimisers import
+its compiler, which takes as long as torch itself."""
 LIMIT_SECONDS = 24 * 3600.0
 
 

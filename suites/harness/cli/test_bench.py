@@ -352,7 +352,14 @@ def test_an_entry_point_is_found(package: Path, monkeypatch: pytest.MonkeyPatch)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: own-attention\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
         "[attnbench.mechanisms]\nmean_context = own_attention.layers:Mean\n"
+        "[attnbench.records]\nignored = own_records:RECORD\n"
+    )
+    (package / "own_records.py").write_text(
+        "from harness.registry import foreign\n"
+        "RECORD = foreign('recorded', 'own_attention.layers:Mean', 'a mean')\n"
     )
     monkeypatch.syspath_prepend(package)
-    _, implementation = Registry().find("mean_context")
-    assert (implementation.name, implementation.factory) == ("module", "own_attention.layers:Mean")
+    found = Registry()
+    for name in ("mean_context", "recorded"):
+        _, one = found.find(name)
+        assert (one.name, one.factory) == ("module", "own_attention.layers:Mean")

@@ -21,7 +21,7 @@ from harness.errors import UsageError
 from harness.experiments import declare
 from harness.experiments.costs import Durations, wall_seconds
 from harness.experiments.design import Run, Surroundings
-from harness.experiments.executors import Job, local
+from harness.experiments.executors import PRELOAD, Job, local
 from harness.experiments.executors import ray as ray_executor
 from harness.experiments.executors.local import LocalExecutor, gpu_slots
 from harness.experiments.executors.ray import KIND, RayExecutor, without_far_checkpoint
@@ -32,6 +32,7 @@ from harness.experiments.queue import (
     finished,
     trained_elsewhere,
 )
+from harness.isolate import Interpreter
 from harness.measure import device, gpu
 from harness.options.train import CompareOptions
 from harness.records import journal, schema
@@ -63,6 +64,20 @@ def test_runs_begin_in_the_order_given_and_as_many_at_a_time_as_there_are_worker
     assert {r["seed"] for r in records[:2]} == {5, 2}
     assert {r["seed"] for r in records[2:]} == {9, 4}
     assert all(r["workers"] == 2 and r["task_seconds"] >= 0.2 for r in records)
+
+
+def optimiser_imports() -> list[str]:
+    import torch
+
+    before = set(sys.modules)
+    torch.optim.AdamW([torch.nn.Parameter(torch.zeros(2))])
+    return sorted(set(sys.modules) - before)
+
+
+def test_what_an_optimiser_imports_is_there_before_runs_are_forked() -> None:
+    with Interpreter("fork", preload=PRELOAD) as one:
+        outcome = one.run(f"{__name__}:optimiser_imports", {})
+    assert (outcome.status, outcome.value) == ("ok", [])
 
 
 def test_a_failed_run_does_not_end_the_others(tmp_path: Path) -> None:
