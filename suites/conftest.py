@@ -21,8 +21,15 @@ def interruptible() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def collected_at_the_end() -> Iterator[None]:
+    """Then libraries find that nothing of theirs was lost."""
+    yield
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True, scope="module")
-def only_new_objects_are_collected() -> None:
+def only_new_objects_are_collected(collected_at_the_end: None) -> None:
     """Leave what is there to the end: the collector would look through all of torch each time."""
     gc.collect()
     gc.freeze()

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 
-from harness.cli import run as command
 from harness.records import journal
 from harness.verify.exact import (
     CHECKS,
@@ -23,6 +22,7 @@ from harness.verify.exact import (
     scales,
 )
 from reference_impls.mtsa.optimized import Algorithm1MTSA
+from suites.support.command_line import here
 
 torch.set_num_threads(1)
 
@@ -151,15 +151,16 @@ def test_checks_go_with_their_mechanism() -> None:
     assert len({c.name for c in CHECKS}) == len(CHECKS)
 
 
-def test_verify_records_what_it_checks(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_verify_records_what_it_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.cli.verify.device_fingerprint", lambda _: {**PRINT, "torch": "2"})
     folder, file = tmp_path / "journal", tmp_path / "out.json"
-    more = ["--device", "cpu", "--journal", str(folder), "--json", str(file)]
-    arguments = ["verify", "kim_cnn_released.plain", "--dtypes", "f64", "--jobs", "1", *more]
-    assert command(arguments) == 0
-    assert "weights: Kim CNN" in capsys.readouterr().out
+
+    def verify(line: str, code: int = 0) -> str:
+        told = "--device cpu --journal journal --json out.json"
+        done = here(f"verify {line} {told}", cwd=tmp_path, code=code)
+        return done.stderr if code else done.stdout
+
+    assert "weights: Kim CNN" in verify("kim_cnn_released.plain --dtypes f64 --jobs 1")
     records = journal.read(folder).records
     (exact,) = (r for r in records if r["kind"] == "exact")
     (check,) = concerning({"kim_cnn_released"})
@@ -168,12 +169,11 @@ def test_verify_records_what_it_checks(
     assert exact["detail"]
     rows = json.loads(file.read_text())["rows"]
     assert [r["kind"] for r in records].count("verify") == len(rows) > 0
-    assert command(arguments) == 0  # again: done again, not looked up
+    verify("kim_cnn_released.plain --dtypes f64 --jobs 1")  # again: done again, not looked up
     assert len(list(folder.glob("*.jsonl"))) == 4
-    assert command(["verify", "kim_cnn_released.plain", "--exact", *more]) == 0
+    verify("kim_cnn_released.plain --exact")
     assert json.loads(file.read_text())["rows"] == []
     assert len(list(folder.glob("*.jsonl"))) == 5
-    assert command(["verify", "source2token", "--exact", *more]) == 2
-    assert "no paper claims anything exact" in capsys.readouterr().err
-    assert command(["verify", "mtsa", "--exact", "--option", "heads=2", *more]) == 2
-    assert "--exact: what --option changes is not what" in capsys.readouterr().err
+    assert "no paper claims anything exact" in verify("source2token --exact", 2)
+    changed = verify("mtsa --exact --option heads=2", 2)
+    assert "--exact: what --option changes is not what" in changed

@@ -15,11 +15,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from harness.cli import run as command
 from harness.cli.verify import golden_files
 from harness.registry import builtins
 from harness.verify.golden import check_path
 from reference_impls.golden_rows import added_by_padded_rows, without_padded_rows
+from suites.support.command_line import here
 
 torch.set_num_threads(1)
 
@@ -61,9 +61,7 @@ def test_every_golden_belongs_to_a_record() -> None:
     assert {path.partition("/")[0] for path in FILES} == set(named)
 
 
-def test_a_folder_is_checked_one_line_each(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_is_checked_one_line_each(tmp_path: Path) -> None:
     """Right ones, a changed number, what is no golden, and one of no mechanism of ours."""
     right = ["disa/forward", "rss/policy", "snli_model/tiny"]
     for name in (*right, "changed/forward", "foreign/policy", "broken/x"):
@@ -76,10 +74,9 @@ def test_a_folder_is_checked_one_line_each(
     arrays["config"]["mechanism"] = "other"
     written(tmp_path / "foreign" / "policy.npz", arrays)
     (tmp_path / "broken" / "x.npz").write_bytes(b"no archive")
-    file = tmp_path / "out.json"
-    assert command(["verify", "--golden", str(tmp_path), "--json", str(file)]) == 1
-    said = capsys.readouterr()
-    lines = [s.split(":")[0].split() for s in said.out.splitlines() if ": " in s]
+    done = here("verify --golden . --json out.json", cwd=tmp_path, code=1)
+    said = done.stdout
+    lines = [s.split(":")[0].split() for s in said.splitlines() if ": " in s]
     assert lines == [
         ["crash", "broken/x"],
         ["wrong", "changed/forward"],
@@ -88,25 +85,23 @@ def test_a_folder_is_checked_one_line_each(
         ["ok", "rss/policy"],
         ["ok", "snli_model/tiny"],
     ]
-    assert "3 ok, 2 wrong, 1 skipped" in said.out
-    assert "not a golden file" in said.out
-    assert "'other' belongs to no mechanism" in said.out
-    assert "Traceback" not in said.err + said.out
-    assert [r["verdict"] for r in json.loads(file.read_text())["rows"]] == [v for v, _ in lines]
+    assert "3 ok, 2 wrong, 1 skipped" in said
+    assert "not a golden file" in said
+    assert "'other' belongs to no mechanism" in said
+    assert "Traceback" not in done.stderr + said
+    rows = json.loads((tmp_path / "out.json").read_text())["rows"]
+    assert [r["verdict"] for r in rows] == [v for v, _ in lines]
 
 
-def test_a_name_chooses_and_nothing_checked_is_exit_2(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "out.json"
-    one = ["verify", "resa.masked", "--golden", str(FOLDER / "rss"), "--json", str(file)]
-    assert command(one) == 0
-    rows = json.loads(file.read_text())["rows"]
+def test_a_name_chooses_and_nothing_checked_is_exit_2(tmp_path: Path) -> None:
+    one = ("verify resa.masked --json out.json --golden", str(FOLDER / "rss"))
+    here(*one, cwd=tmp_path, code=0)
+    rows = json.loads((tmp_path / "out.json").read_text())["rows"]
     assert {r["name"] for row in rows for r in row["rows"]} == {"resa.masked"}
     for names, whose in ((["mtsa"], "1 golden files at .*, none of mtsa"), ([], "0 golden files")):
         place = next((FOLDER / "rss").glob("*.npz")) if names else tmp_path
-        assert command(["verify", *names, "--golden", str(place)]) == 2
-        assert re.search(f"nothing was checked: {whose}", capsys.readouterr().err)
+        done = here("verify", *names, "--golden", str(place), cwd=tmp_path, code=2)
+        assert re.search(f"nothing was checked: {whose}", done.stderr)
 
 
 @pytest.mark.parametrize(
