@@ -45,7 +45,7 @@ def make(
     # By torch.manual_seed it would be noted for every kind of device that is not there, each time
     # with the stack of the call: half the time of checking a small batch.
     torch.default_generator.manual_seed(seed)
-    if torch.cuda.is_available():
+    if torch.backends.cuda.is_built():  # which starts no driver; noted for when one is started
         torch.cuda.manual_seed_all(seed)
     module = call(d_in, d_out, **arguments)
     if not isinstance(module, torch.nn.Module):

@@ -190,10 +190,10 @@ def test_ctrl_c_says_how_to_go_on_and_the_same_command_does(tmp_path: Path) -> N
     assert "Traceback" not in stderr
     assert journal.read(folder).warnings == []
     survived = _raw_keys(folder)
-    assert 1 < len(survived) < 8 * 6, "it had ended"
+    assert len(survived) > 1
     here(*line, cwd=tmp_path, code=0)
     keys = _raw_keys(folder)
-    assert set(survived) <= set(keys)
+    assert set(survived) < set(keys), "it had ended, or something was lost"
     assert len(keys) == len(set(keys)), "something was measured twice"
     kinds = [kind for kind, _, _ in _tasks(folder)]
     assert (kinds.count("time"), kinds.count("margin")) == (8 * 6, 4)
