@@ -112,9 +112,9 @@ def entry_points() -> dict[str, Mechanism]:
     for point in _points(tuple(sys.path)):
         if point.group == FACTORIES:
             package = point.dist.name if point.dist else "an installed package"
-            found[point.name] = foreign(point.name, point.value, f"from {package}")
-            continue
-        loaded = resolve(point.value)
+            loaded: Any = foreign(point.name, point.value, f"from {package}")
+        else:
+            loaded = resolve(point.value)
         for mechanism in loaded if isinstance(loaded, tuple) else (loaded,):
             found[mechanism.name] = mechanism
     return found

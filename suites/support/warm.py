@@ -16,14 +16,17 @@ from pathlib import Path
 from typing import Any, Self
 from unittest import mock
 
-from harness.experiments import buildable, look
+from harness.experiments import buildable, executors, look
 from harness.isolate import Interpreter, Limits, Outcome, interpreter, pool
 from harness.isolate.processes import MARKER
 from harness.verify import run
 
 PRELOAD = (
-    *("torch._dynamo", "scipy.stats", "harness.train.run", "harness.verify.check"),
-    *("reference_impls.mtsa.fused", "reference_impls.msmsa.fused"),  # and with them all kernels
+    *executors.PRELOAD,
+    "scipy.stats",
+    "harness.verify.check",
+    "reference_impls.mtsa.fused",  # with it and the next one all kernels
+    "reference_impls.msmsa.fused",
 )
 _idle: list[Interpreter] = []
 

@@ -160,7 +160,8 @@ def test_verify_records_what_it_checks(tmp_path: Path, monkeypatch: pytest.Monke
         done = here(f"verify {line} {told}", cwd=tmp_path, code=code)
         return done.stderr if code else done.stdout
 
-    assert "weights: Kim CNN" in verify("kim_cnn_released.plain --dtypes f64 --jobs 1")
+    checked = "kim_cnn_released.plain --dtypes f64 --jobs 1"
+    assert "weights: Kim CNN" in verify(checked)
     records = journal.read(folder).records
     (exact,) = (r for r in records if r["kind"] == "exact")
     (check,) = concerning({"kim_cnn_released"})
@@ -169,7 +170,7 @@ def test_verify_records_what_it_checks(tmp_path: Path, monkeypatch: pytest.Monke
     assert exact["detail"]
     rows = json.loads(file.read_text())["rows"]
     assert [r["kind"] for r in records].count("verify") == len(rows) > 0
-    verify("kim_cnn_released.plain --dtypes f64 --jobs 1")  # again: done again, not looked up
+    verify(checked)  # again: done again, not looked up
     assert len(list(folder.glob("*.jsonl"))) == 4
     verify("kim_cnn_released.plain --exact")
     assert json.loads(file.read_text())["rows"] == []
