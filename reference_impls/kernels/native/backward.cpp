@@ -123,14 +123,15 @@ class Backward {
                   arena_);
 
     constexpr bool same = std::is_same_v<M, C>;
-    scores_ = arena_.take<C>(rows * panel);
-    gradients_ = arena_.take<C>(rows * panel);
-    gradients_den_ = keep_.on ? arena_.take<C>(rows * panel) : nullptr;
-    weights_ = same ? reinterpret_cast<M*>(scores_) : arena_.take<M>(rows * panel);
-    kept_ = keep_.on ? arena_.take<M>(rows * panel) : nullptr;
-    score_rows_ = same ? reinterpret_cast<M*>(gradients_) : arena_.take<M>(rows * panel);
-    score_pairs_ = same ? score_rows_ : arena_.take<M>(rows * panel);
-    keep_row_ = keep_.on ? arena_.take<C>(panel) : nullptr;
+    const int64_t chunk = tiles_.chunk * panel;
+    scores_ = arena_.take<C>(rows * chunk);
+    gradients_ = arena_.take<C>(rows * chunk);
+    gradients_den_ = keep_.on ? arena_.take<C>(rows * chunk) : nullptr;
+    weights_ = same ? reinterpret_cast<M*>(scores_) : arena_.take<M>(rows * chunk);
+    kept_ = keep_.on ? arena_.take<M>(rows * chunk) : nullptr;
+    score_rows_ = same ? reinterpret_cast<M*>(gradients_) : arena_.take<M>(rows * chunk);
+    score_pairs_ = same ? score_rows_ : arena_.take<M>(rows * chunk);
+    keep_row_ = keep_.on ? arena_.take<C>(chunk) : nullptr;
     key_columns_ = arena_.take<M>(rows * queries_.deep);
     key_panel_ = T::PAIR == 1 ? key_columns_ : arena_.take<M>(rows * queries_.deep);
     of_values_ = arena_.take<C>(rows * padded);
@@ -157,78 +158,95 @@ class Backward {
         narrow_down<T>(at_.two, padded, at_.wide + r * padded);
       }
       const int64_t to = (last - frame_.base + panel - 1) / panel;
-      for (int64_t t = (first - frame_.base) / panel; t < to; ++t)
-        chunk(start, count, rows, t, shares);
+      for (int64_t t = (first - frame_.base) / panel; t < to;) {
+        // As in the forward pass: panels that are open to all keys go together.
+        int64_t stop = t + 1;
+        if (inside(t, start, end))
+          while (stop < to && stop - t < tiles_.chunk && inside(stop, start, end)) ++stop;
+        chunk(start, count, rows, t, stop, shares);
+        t = stop;
+      }
     }
     for (int64_t r = 0; r < count; ++r) finish_key(start + r, r, sources, singles, shares);
   }
 
-  // The pairs of a tile of keys with a panel of queries.
-  void chunk(int64_t start, int64_t count, int64_t rows, int64_t t, Shares<C>& shares) {
+  bool inside(int64_t t, int64_t start, int64_t end) const {
+    const int64_t from = frame_.base + t * tiles_.panel, to = from + tiles_.panel;
+    return from >= view_.first_query(end - 1) && to <= view_.end_of_queries(start);
+  }
+
+  // The pairs of a tile of keys with the panels [t, stop) of queries.
+  void chunk(int64_t start, int64_t count, int64_t rows, int64_t t, int64_t stop,
+             Shares<C>& shares) {
     const int64_t panel = tiles_.panel, depth = p_.key_width, padded = columns_.padded;
+    const int64_t width = (stop - t) * panel;
     const int64_t query = frame_.base + t * panel, here = t * panel - queries_.first;
     const int64_t r0 = std::max<int64_t>(0, query - view_.hi - start) / 16 * 16;
-    const int64_t r1 = round_up(std::min(count, query + panel - 1 - view_.lo + 1 - start), 16);
+    const int64_t r1 = round_up(std::min(count, query + width - 1 - view_.lo + 1 - start), 16);
     if (r0 >= r1) return;
-    const int64_t m = r1 - r0;
-    if (depth) {
+    const int64_t m = r1 - r0, at = r0 * width;
+    for (int64_t c = 0; c < width && depth; c += panel) {
       multiply<T>(m, panel, queries_.deep, at_.narrow + r0 * queries_.pitch, queries_.pitch,
-                  queries_.scores + here * queries_.deep, panel, scores_ + r0 * panel, panel, false);
+                  queries_.scores + (here + c) * queries_.deep, panel, scores_ + at + c, width,
+                  false);
       const M* values = at_.wide + r0 * padded;
-      const M* outputs = queries_.outputs + here * queries_.across;
+      const M* outputs = queries_.outputs + (here + c) * queries_.across;
       const int64_t split = keep_.on ? columns_.source_at : 0;
-      multiply<T>(m, panel, round_up(keep_.on ? columns_.values : columns_.width, T::PAIR),
-                  values, padded, outputs, panel, gradients_ + r0 * panel, panel, false);
+      multiply<T>(m, panel, round_up(keep_.on ? columns_.values : columns_.width, T::STEP),
+                  values, padded, outputs, panel, gradients_ + at + c, width, false);
       if (keep_.on)
-        multiply<T>(m, panel, round_up(columns_.sources, T::PAIR), values + split, padded,
-                    outputs + split * panel, panel, gradients_den_ + r0 * panel, panel, false);
-    } else {
-      std::memset(scores_ + r0 * panel, 0, size_t(m * panel) * sizeof(C));
-      std::memset(gradients_ + r0 * panel, 0, size_t(m * panel) * sizeof(C));
-      if (keep_.on) std::memset(gradients_den_ + r0 * panel, 0, size_t(m * panel) * sizeof(C));
+        multiply<T>(m, panel, round_up(columns_.sources, T::STEP), values + split, padded,
+                    outputs + split * panel, panel, gradients_den_ + at + c, width, false);
     }
-    for (int64_t r = r0; r < r1; ++r) weigh_row(start, r, count, query, here);
+    if (!depth) {
+      std::memset(scores_ + at, 0, size_t(m * width) * sizeof(C));
+      std::memset(gradients_ + at, 0, size_t(m * width) * sizeof(C));
+      if (keep_.on) std::memset(gradients_den_ + at, 0, size_t(m * width) * sizeof(C));
+    }
+    for (int64_t r = r0; r < r1; ++r) weigh_row(start, r, count, query, here, width);
     for (int64_t n = 0; n < columns_.panels; ++n) {
       const int64_t w = n * WIDE, columns = columns_at(w, padded);
       const bool of_values = kept_ && w < columns_.source_at;
-      multiply<T>(m, columns_.used(n), panel, (of_values ? kept_ : weights_) + r0 * panel, panel,
+      multiply<T>(m, columns_.used(n), width, (of_values ? kept_ : weights_) + at, width,
                   queries_.output_rows + w * queries_.tokens + here * columns, columns,
                   of_values_ + r0 * padded + w, padded, true);
     }
     if (!depth) return;
     if constexpr (T::PAIR != 1)
       for (int64_t r = r0; r < r1; r += 2) {
-        const C* two = gradients_ + r * panel;
-        narrow_down<T>(two, 2 * panel, score_rows_ + r * panel);
-        pair_rows<T>(two, two + panel, panel, score_pairs_ + r * panel);
+        const C* two = gradients_ + r * width;
+        narrow_down<T>(two, 2 * width, score_rows_ + r * width);
+        for (int64_t c = 0; c < width; c += panel)
+          pair_rows<T>(two + c, two + width + c, panel, score_pairs_ + c * rows + r * panel);
       }
     for (int64_t w = 0; w < queries_.columns; w += WIDE) {
       const int64_t columns = columns_at(w, queries_.columns);
-      multiply<T>(m, std::min(WIDE, round_up(depth - w, 16)), panel, score_rows_ + r0 * panel,
-                  panel, queries_.rows + w * queries_.tokens + here * columns, columns,
+      multiply<T>(m, std::min(WIDE, round_up(depth - w, 16)), width, score_rows_ + at, width,
+                  queries_.rows + w * queries_.tokens + here * columns, columns,
                   of_keys_ + r0 * queries_.columns + w, queries_.columns, true);
     }
-    multiply<T>(depth, panel, m, key_columns_ + r0, rows, score_pairs_ + r0 * panel, panel,
-                shares.queries + t * panel_size(), panel, true);
+    for (int64_t c = 0; c < width; c += panel, ++t)
+      multiply<T>(depth, panel, m, key_columns_ + r0, rows, score_pairs_ + c * rows + r0 * panel,
+                  panel, shares.queries + t * panel_size(), panel, true);
   }
 
-  void weigh_row(int64_t start, int64_t r, int64_t count, int64_t query, int64_t here) {
-    const int64_t panel = tiles_.panel, j = start + r;
+  void weigh_row(int64_t start, int64_t r, int64_t count, int64_t query, int64_t here,
+                 int64_t width) {
+    const int64_t j = start + r, at = r * width;
     Open open{0, 0, -1};
     if (r < count && view_.is_real(j)) {
-      open.from = std::clamp<int64_t>(view_.first_query(j) - query, 0, panel);
-      open.to = std::clamp<int64_t>(view_.end_of_queries(j) - query, open.from, panel);
+      open.from = std::clamp<int64_t>(view_.first_query(j) - query, 0, width);
+      open.to = std::clamp<int64_t>(view_.end_of_queries(j) - query, open.from, width);
       if (view_.without_self && j - query >= open.from && j - query < open.to) open.diagonal = j - query;
     }
-    C* gradients = gradients_ + r * panel;
-    const C* den = keep_.on ? gradients_den_ + r * panel : nullptr;
+    const C* den = keep_.on ? gradients_den_ + at : nullptr;
     const C* bias = bias_ ? bias_ + (query - j) : nullptr;
-    M* kept = keep_.on ? kept_ + r * panel : nullptr;
+    M* kept = keep_.on ? kept_ + at : nullptr;
     if (keep_.on && open.from < open.to)
-      keep_.row_of(Keep::of_key(j), queries_.hashes + here, panel, keep_row_);
+      keep_.row_of(Keep::of_key(j), queries_.hashes + here, width, keep_row_);
     const auto weigh = p_.sigmoid ? weigh_back<T, true> : weigh_back<T, false>;
-    weigh(scores_ + r * panel, gradients, den, bias, queries_.highest + here, keep_row_, open, panel,
-          weights_ + r * panel, kept);
+    weigh(scores_ + at, gradients_ + at, den, bias, queries_.highest + here, keep_row_, open, width,
+          weights_ + at, kept);
   }
 
   void finish_key(int64_t j, int64_t r, Sources<T>& sources, const Singles<C>& singles,

@@ -58,13 +58,13 @@ class Forward {
     C* space = arena.take<C>(std::max(depth, p_.value_width));
     space_ = space;
 
-    const int64_t deep = round_up(depth, T::PAIR);
+    const int64_t deep = round_up(depth, T::STEP);
     M* rows = arena.take<M>(panel * q_pitch_);
     keys_ = arena.take<M>(tokens_ * deep);
     if (depth)
       for (int64_t t = 0; t < tokens_; t += panel) {
         factor_rows<T>(p_.k, view_, h_, b_, base_ + t, panel, depth, q_pitch_, rows, space);
-        transpose<T>(rows, q_pitch_, panel, depth, keys_ + t * deep);
+        transpose<T>(rows, q_pitch_, panel, deep, keys_ + t * deep);
       }
 
     Sources<T> sources(p_, view_, h_, b_, arena);
@@ -129,7 +129,7 @@ class Forward {
     const int64_t r0 = std::max<int64_t>(0, key + view_.lo - start) / 16 * 16;
     const int64_t r1 = round_up(std::min(count, key + width - 1 + view_.hi + 1 - start), 16);
     if (r0 >= r1) return;
-    const int64_t deep = round_up(p_.key_width, T::PAIR);
+    const int64_t deep = round_up(p_.key_width, T::STEP);
     C* scores = scores_ + r0 * width;
     if (p_.key_width)
       for (int64_t t = from; t < to; t += panel)

@@ -87,7 +87,8 @@ extern "C" int64_t attnbench_directed_bytes() { return int64_t(sizeof(Directed))
 // Whether products of bfloat16 take B in pairs here: not everywhere, and it depends on settings of
 // oneDNN. Asked of the product itself, with numbers that are exact.
 extern "C" int attnbench_halves() {
-  constexpr int64_t m = 16, n = 32, k = 32;
+  constexpr int64_t m = 64, n = 64, k = 32;  // so many that oneDNN is asked
+  static_assert(m * n * k >= 2 * SMALL);
   std::vector<bf16> a(m * k), b(k * n);
   std::vector<float> c(m * n, -1.f);
   for (int64_t i = 0; i < m; ++i)

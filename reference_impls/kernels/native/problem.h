@@ -15,6 +15,8 @@ namespace attnbench {
 
 enum Kind : int64_t { F32 = 0, F64 = 1, BF16 = 2, F16 = 3 };
 
+constexpr int64_t AHEAD = 16;  // tokens
+
 // [H, B, N, width]; strides in elements, that of the last axis is 1.
 struct Tensor {
   int64_t data, kind, head, sample, token;
@@ -87,9 +89,21 @@ class Arena {
   size_t next_ = 0;
 };
 
+// The row of a later token is asked for: rows of one head lie pages apart, where no processor sees
+// them coming.
+template <bool WRITTEN = false>
+ATTNBENCH_INLINE void ahead(const Tensor& t, int64_t h, int64_t b, int64_t i, int64_t width) {
+  static constexpr int64_t bytes[] = {4, 8, 2, 2};
+  const int64_t size = bytes[t.kind];
+  const auto* from = reinterpret_cast<const char*>(t.data) +
+                     (h * t.head + b * t.sample + (i + AHEAD) * t.token) * size;
+  for (int64_t at = 0; at < width * size; at += 64) __builtin_prefetch(from + at, WRITTEN);
+}
+
 // A token's row in the type of sums: the row itself, or its conversion in `space`.
 template <class C>
 const C* row(const Tensor& t, int64_t h, int64_t b, int64_t i, int64_t width, C* space) {
+  ahead(t, h, b, i, width);
   switch (t.kind) {
     case F32: {
       const float* from = t.at<float>(h, b, i);
@@ -128,6 +142,7 @@ const C* row(const Tensor& t, int64_t h, int64_t b, int64_t i, int64_t width, C*
 
 template <class C>
 void put_row(const Tensor& t, int64_t h, int64_t b, int64_t i, int64_t width, const C* values) {
+  ahead<true>(t, h, b, i, width);
   switch (t.kind) {
     case F32: {
       float* to = t.at<float>(h, b, i);

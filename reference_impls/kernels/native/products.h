@@ -10,21 +10,28 @@
 
 namespace attnbench {
 
-// C: type of sums. M: type of the factors. PAIR: what k must be a multiple of.
+// C: type of sums. M: type of the factors. PAIR: what k must be a multiple of. STEP: what features
+// are padded to, with zeros: units for matrices take 32 of k at once, and oneDNN cuts another k in
+// equal parts, of 4 where that is 76.
 struct Double {
   using C = double;
   using M = double;
-  static constexpr int64_t PAIR = 1;
+  static constexpr int64_t PAIR = 1, STEP = 1;
 };
 struct Single {
   using C = float;
   using M = float;
-  static constexpr int64_t PAIR = 1;
+  static constexpr int64_t PAIR = 1, STEP = 1;
 };
 struct Halves {
   using C = float;
   using M = bf16;
   static constexpr int64_t PAIR = 2;
+#if defined(__AMX_BF16__)
+  static constexpr int64_t STEP = 32;
+#else
+  static constexpr int64_t STEP = 2;
+#endif
 };
 
 // Length of a row of factors: whole cache lines.
@@ -65,6 +72,7 @@ void factors(const Tensor& t, int64_t h, int64_t b, int64_t i, int64_t width, in
              typename T::M* to, typename T::C* space) {
   using M = typename T::M;
   if (std::is_same_v<M, bf16> && t.kind == BF16) {
+    ahead(t, h, b, i, width);
     copy(to, t.at<M>(h, b, i), width);
   } else {
     const auto* from = row(t, h, b, i, width, space);

@@ -46,8 +46,8 @@ class Queries {
   uint32_t* hashes = nullptr;
 
   Queries(const Problem& p, const View& view, const Columns& wide, int64_t h, int64_t b)
-      : deep(round_up(p.key_width, T::PAIR)), pitch(attnbench::pitch<T>(p.key_width)),
-        columns(round_up(p.key_width, 32)), across(round_up(wide.width, T::PAIR)), p_(p),
+      : deep(round_up(p.key_width, T::STEP)), pitch(attnbench::pitch<T>(p.key_width)),
+        columns(round_up(p.key_width, 32)), across(round_up(wide.width, T::STEP)), p_(p),
         view_(view), wide_(wide), h_(h), b_(b) {}
 
   // Pack `count` panels of the frame that begins at `base`, from the token `from` of it on.
@@ -75,7 +75,7 @@ class Queries {
       const int64_t start = base + first + t;
       if (depth) {
         factor_rows<T>(p_.q, view_, h_, b_, start, panel, depth, pitch, at.narrow, at.space);
-        transpose<T>(at.narrow, pitch, panel, depth, scores + t * deep);
+        transpose<T>(at.narrow, pitch, panel, deep, scores + t * deep);
         std::fill(two, two + 2 * room, C(0));
         for (int64_t c = 0; c < panel; c += T::PAIR) {
           for (int64_t r = 0; r < T::PAIR; ++r)

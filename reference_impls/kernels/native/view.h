@@ -86,7 +86,8 @@ struct Tiles {
 #endif
     if (p.panel) panel = p.panel;
     if (p.rows) rows = p.rows;
-    chunk = backward ? 1 : std::max<int64_t>(1, 256 / panel);
+    // Panels of factors in pairs are copied anyway, and lie as products want them.
+    chunk = backward && !p.halves ? 1 : std::max<int64_t>(1, 256 / panel);
   }
 };
 
