@@ -212,7 +212,9 @@ class Conclusion:
         if self.overall is not None:
             said += self.overall.said
         if self.exploratory:
-            said = f"{EXPLORATORY}, declared after runs of it: {said}"
+            said = (
+                f"{EXPLORATORY}, declared after runs of it, or after runs that these repeat: {said}"
+            )
         return (
             f"{self.title}: {said}",
             *(c.sentence for c in self.comparisons if c.verdict in DECIDED),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from harness.experiments.replicates import Pair, Record, sides_of
 from harness.stats import ratio_text
-from harness.train.recipe import HOW_FOUND, identity
+from harness.train.recipe import CEILINGS, HOW_FOUND, identity
 from harness.train.recipes import TUNED, TUNED_ON
 from harness.train.task import known_tasks
 
@@ -61,12 +62,19 @@ def unequal_recipes(design: Record) -> list[str]:
 
 
 def _tried(design: Record, side: int) -> int:
-    """Recipes tried for a model: as was told, or, of today's common recipe, is known since."""
+    """Recipes tried for a model: as was told, or, of today's common recipe, is known since.
+
+    A ceiling of epochs was never tuned: with another one it is the common recipe all the same.
+    """
     recipe, told = design["recipes"][side], design["recipes"][side]["tuning_trials"]
     mechanism = design["models"][side].partition("[")[0].partition(".")[0]
     known = [
         one.tuned.get(mechanism, 0)
         for one in known_tasks(design["task"])
-        if identity(recipe) == identity(one.recipe.as_dict())
+        if _settings(recipe) == _settings(one.recipe.as_dict())
     ]
     return max(told, *known) if known else told
+
+
+def _settings(recipe: Record) -> dict[str, Any]:
+    return {name: value for name, value in identity(recipe).items() if name not in CEILINGS}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -74,16 +75,32 @@ class DeviceRecords:
     @property
     def title(self) -> str:
         """``AMD EPYC (cpu), torch 2.13.0+cpu, 2 CPU threads``, and variables that were set."""
-        f = self.fingerprint
-        variables = f.get("variables")
-        known = variables if isinstance(variables, Mapping) else {}
-        of_it = (
-            self.name,
-            f"torch {f.get('torch')}",
-            schema.cpu_threads(f),
-            *(f"{name}={value}" for name, value in sorted(known.items())),
+        return _title(self.fingerprint) + (f" [{self.key[:6]}]" if self.has_twin else "")
+
+    def made_on(self, records: Iterable[Mapping[str, Any]]) -> str:
+        """The title of where some of its records were made: of the last of several machines on
+        which a design file was run they all are (`_gone_on`), and each machine is named.
+        """
+        own = {
+            s["session"]: f for s in self.sessions if isinstance(f := s.get("fingerprint"), Mapping)
+        }
+        titles = Counter(
+            self.title if f is None or schema.digest(f) == self.key else _title(f)
+            for f in (own.get(r.get("session")) for r in records)
         )
-        return ", ".join(of_it) + (f" [{self.key[:6]}]" if self.has_twin else "")
+        if set(titles) <= {self.title}:
+            return self.title
+        return "; ".join(f"{title} ({count})" for title, count in titles.most_common())
+
+    def of_others(self, *kinds: str) -> str:
+        """Sentence on those of its records of some kinds that were made elsewhere, or empty."""
+        found = [r for r in self.records if r["kind"] in kinds]
+        by_what: dict[str, list[Mapping[str, Any]]] = {}
+        for r in found:
+            by_what.setdefault(str(r.get("task")).partition("[")[0], []).append(r)
+        told = {what: self.made_on(some) for what, some in by_what.items()}
+        said = "; ".join(f"{what}: {on}" for what, on in told.items() if on != self.title)
+        return f"Begun elsewhere, and gone on with here (runs): {said}." if said else ""
 
     @property
     def slug(self) -> str:
@@ -119,6 +136,18 @@ class DeviceRecords:
     def has(self, *kinds: str) -> bool:
         """Whether there is a record of one of these kinds."""
         return any(r["kind"] in kinds for r in self.records)
+
+
+def _title(fingerprint: Mapping[str, Any]) -> str:
+    variables = fingerprint.get("variables")
+    known = variables if isinstance(variables, Mapping) else {}
+    of_it = (
+        f"{fingerprint.get('model')} ({fingerprint.get('device')})",
+        f"torch {fingerprint.get('torch')}",
+        schema.cpu_threads(fingerprint),
+        *(f"{name}={value}" for name, value in sorted(known.items())),
+    )
+    return ", ".join(of_it)
 
 
 def _days(records: Iterable[Mapping[str, Any]]) -> str:

@@ -122,6 +122,23 @@ class ModelRuns:
         return BEST_ON_TEST in trained_with(self.runs)
 
     @property
+    def by_dev(self) -> float | None:
+        """Mean of the test metric after the epochs that dev would have chosen.
+
+        None unless the test set chose, and every run kept both metrics of every epoch.
+        """
+        sign = 1 if self.higher_is_better else -1
+
+        def chosen(run: Mapping[str, Any]) -> float:
+            best = max(run["epochs"], key=lambda e: sign * e["dev"][self.metric])
+            return float(best["test"][self.metric])
+
+        every = [row for run in self.runs for row in run.get("epochs") or ({},)]
+        if not self.best_on_test or not all("dev" in row and "test" in row for row in every):
+            return None
+        return statistics.fmean(per_unit(self.runs, chosen))
+
+    @property
     def text(self) -> str:
         """``90.56 (1.02)``: mean and deviation."""
         spread = "" if math.isnan(self.sd) else f" ({self.unit.number(self.sd)})"

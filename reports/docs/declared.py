@@ -32,7 +32,7 @@ from reports.pages.size.accuracy import question, verdict_cell
 
 TITLES = {
     False: "What was declared before it was run",
-    True: "What was declared after runs of it: exploratory",
+    True: "What was declared after runs of it, or after runs that these repeat: exploratory",
 }
 HOURS = (
     "Hours: of all runs of an experiment, one after the other, and how many its design file "

@@ -29,7 +29,9 @@ def sections(source: Source) -> list[tuple[str, str]]:
     for page in pages:
         for title, piece in _pieces(page).items():
             if "|" in (body := text_of(piece)):
-                found.setdefault(title, []).append(f"### {page.device.title}\n\n{body}")
+                elsewhere = page.device.of_others("run")
+                said = f"{elsewhere}\n\n{body}" if elsewhere else body
+                found.setdefault(title, []).append(f"### {page.device.title}\n\n{said}")
     bodies = {title: "\n\n".join(each) for title, each in found.items()}
     return [(title, body) for title, body in bodies.items() if "|" in body]
 

@@ -56,7 +56,10 @@ class Ledger(SourcePage):
 
     def about(self) -> Shown:
         """Which records these are."""
-        devices = [f"Device: {title}." for title in self.titles.values()]
+        devices = [
+            " ".join(filter(None, [f"Device: {d.title}.", d.of_others("run")]))
+            for d in self.source.devices
+        ]
         return says([self.source.says, *devices])
 
     def score(self) -> Shown:

@@ -7,9 +7,10 @@ from collections import Counter
 from functools import cached_property
 from typing import Any
 
-from harness.experiments.conclusion import Conclusion
+from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.costs import hours_of
 from harness.experiments.replicates import counts_of, further, pairs_of
+from harness.stats import MeanDifference
 from harness.train.task import known_tasks
 from reports.contents import page_of
 from reports.core.page import Shown, SourcePage, remark, says, together
@@ -80,7 +81,8 @@ class Experiments(SourcePage):
         """Of every device; asked for by each piece of the page."""
         find_page = page_of(self.source)
         return [
-            _row(one) | {"device": device.title, "page": find_page("comparison", one.key)}
+            _row(one)
+            | {"device": device.made_on(one.runs), "page": find_page("comparison", one.key)}
             for device in self.source.devices
             for one in device.conclusions
         ]
@@ -122,6 +124,11 @@ def _row(conclusion: Conclusion) -> dict[str, Any]:
     }
 
 
+def _difference(c: Comparison, d: MeanDifference | None) -> str:
+    """`` (+1.20 [+0.10, +2.30] points)``; empty where there is none."""
+    return "" if d is None else f" ({c.unit.interval(d)}{c.unit.of_differences})"
+
+
 def _without_seen(conclusion: Conclusion) -> str:
     """What becomes of the verdicts without test examples that stand in the training set.
 
@@ -132,8 +139,13 @@ def _without_seen(conclusion: Conclusion) -> str:
     if not known:
         read = any(one.files for name in conclusion.tasks for one in known_tasks(name))
         return "not told: no predictions are kept" if read else ""
-    changed = [f"{c.verdict} to {e.verdict}" for c, e in known if e.verdict != c.verdict]
+    changed = [
+        f"{'' if conclusion.is_pair else f'{c.first} on {c.task} '}{c.verdict}"
+        f"{_difference(c, c.difference)} to {e.verdict}{_difference(c, e.difference)}"
+        for c, e in known
+        if e.verdict != c.verdict
+    ]
     said = "unchanged" if any(e.seen for _, e in known) else "none is seen"
     if changed:
-        said = f"{len(changed)} of {len(known)} changed: {', '.join(dict.fromkeys(changed))}"
+        said = f"{len(changed)} of {len(known)} changed: {'; '.join(changed)}"
     return said + f"; of {len(asked) - len(known)} not told" * (len(asked) > len(known))

@@ -128,7 +128,8 @@ class Compared(DevicePage):
                 f" {len(c.comparisons)} comparisons, declared and judged together; what had been "
                 "trained before, and not by a sweep that asked for it, stands under the verdicts."
             )
-        origin = f"{self.source.says} Trained {self.device.dates_of('run')} on {self.device.title}."
+        made = f"Trained {self.device.dates_of('run')} on {self.device.made_on(c.runs)}."
+        origin = f"{self.source.says} {made}"
         declared: dict[str, list[str]] = {}
         for task in c.tasks:
             declared.setdefault(_declared(c.of_task(task)), []).append(task)

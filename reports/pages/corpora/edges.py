@@ -86,6 +86,20 @@ def unequal_trials(one: Tried) -> list[str]:
     ]
 
 
+def worst_for(one: Tried) -> list[str]:
+    """With which mechanisms every other recipe was better on dev than the common one."""
+    sign = 1 if HIGHER_IS_BETTER.get(one.metric, True) else -1
+    others = [j.singles for j in judged(one) if j.recipe != COMMON]
+    found = [
+        m
+        for m in one.mechanisms
+        if len(own := [singles[m] for singles in others if m in singles]) > 2
+        and all(sign * gain > 0 for gain in own)
+    ]
+    worst = f"the common recipe is the worst of all on the dev split with {', '.join(found)}"
+    return [f"{one.task.name}: {worst}, so that others gain by it"] if found else []
+
+
 def of_tuning(found: Sequence[Tried]) -> list[str]:
     """All that a reader must know of the grids, the common recipes being those of today."""
     return [
@@ -95,6 +109,7 @@ def of_tuning(found: Sequence[Tried]) -> list[str]:
             *at_edges(one, one.task.recipe.as_dict()),
             *best_at_edges(one),
             *unequal_trials(one),
+            *worst_for(one),
         )
     ]
 

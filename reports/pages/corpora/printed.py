@@ -31,6 +31,8 @@ COMPONENTS = re.compile(r"(\d+)d(?![a-z0-9])")
 WITHOUT_KEY = "no key under strict masks"
 BOTH = "concat"
 """Readout of models that give two vectors side by side: their own width is half of the recipe's."""
+BY_DEV = "by dev's epoch"
+"""What is reached where dev chooses the epoch, beside the best over time on the test set."""
 HOW = {"dev": "dev", "best-on-test": "the test set"}
 
 
@@ -131,6 +133,7 @@ def table(found: Sequence[Beside]) -> Saved:
                 "printed": b.printed.text,
                 "here [95 %]": mean_text(unit, one.interval),
                 "gap": f"{b.gap:+.{b.printed.digits}f}",
+                BY_DEV: "" if one.by_dev is None else unit.number(one.by_dev),
                 "over": one.counted,
                 "known to differ": b.known_text,
             }
@@ -149,6 +152,7 @@ def table(found: Sequence[Beside]) -> Saved:
                 "measured_high": high,
                 "measured_replicates": len(one.values),
                 "gap": b.gap,
+                "by_dev": None if one.by_dev is None else unit.scale * one.by_dev,
                 **({} if b.keyless is None else {"texts_without_key": b.keyless}),
                 **{f"{name}_here": here for name, (here, _) in b.known.items()},
                 **{f"{name}_there": there for name, (_, there) in b.known.items()},

@@ -70,7 +70,7 @@ def difference_text(c: Comparison) -> str:
 
 
 def verdict_cell(c: Comparison, before: str = "", behind: str = "") -> Cell:
-    """The verdict, whether it is exploratory, and beneath one that is not counted why not.
+    """The verdict, whether it is exploratory, and beneath it what was not trained alike.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def verdict_cell(c: Comparison, before: str = "", behind: str = "") -> Cell:
         What stands there in the same line.
     """
     first = f"{EXPLORATORY}: " if c.exploratory else ""
-    why = ("; ".join(c.flaws),) if c.said != c.verdict else ()
+    why = ("; ".join(c.flaws),) if c.flaws else ()
     return Cell.of(f"{before}{first}{c.said}{behind}", notes=why)
 
 

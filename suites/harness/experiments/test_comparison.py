@@ -488,6 +488,7 @@ def test_trials_that_are_known_since_count_and_on_which_task_they_were() -> None
         "unequal tuning budgets: 0 recipes were tried for mtsa_nmt.fused, 2 for multi_head.sdpa"
     ]
     assert said("multi30k", "mtsa_nmt.fused", rate=0.5) == []
+    assert said("multi30k", "mtsa_nmt.fused", epochs=3) != [], "a ceiling was never tuned"
     (line,) = said("mtl16[domain=books]", "transformer.sdpa")
     assert line.startswith("unequal tuning budgets: 0 recipes were tried on trec for transformer")
     (own,) = said("trec", "transformer.sdpa")

@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 from harness.experiments.conclusion import conclusions
-from harness.records import journal
+from harness.records import journal, schema
 from harness.train.task import task
 from reports.claims import ledger, load_claims
 from reports.claims.ledger import devices_of
@@ -27,6 +27,23 @@ from reports.core.sweeps import sweeps
 from reports.core.trained import against, tied, trained_tasks
 from suites.support import comparisons
 from suites.support.report_records import BASE, MINE, fingerprint, frontier, write
+
+
+def test_runs_are_of_the_machine_that_made_them_wherever_they_are_shown() -> None:
+    """One that a design file was gone on with has those of the others, and says whose they are."""
+    own, other = ({**fingerprint(name), "cpu": 1} for name in ("Own", "Other"))
+    sessions = tuple({"session": s, "fingerprint": f} for s, f in (("s1", own), ("s2", other)))
+    records = tuple(
+        {"kind": "run", "task": task, "session": s}
+        for task, s in (("cr", "s1"), ("cr", "s2"), ("cr", "s2"), ("sick", "s1"))
+    )
+    device = DeviceRecords(schema.digest(own), own, records, sessions)
+    assert device.made_on(records[:1]) == device.title
+    titles = [f"{name} (cpu), torch 2.13.0, 2 CPU threads" for name in ("Other", "Own")]
+    said = f"{titles[0]} (2); {titles[1]} (1)"
+    assert device.made_on(records[:3]) == said
+    assert device.of_others("run") == f"Begun elsewhere, and gone on with here (runs): cr: {said}."
+    assert replace(device, records=records[:1]).of_others("run") == ""
 
 
 def test_what_goes_on_elsewhere_takes_no_runs_from_what_was_declared_beside_it() -> None:

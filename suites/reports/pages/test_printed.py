@@ -101,6 +101,7 @@ def test_the_gap_and_what_is_known_to_differ_come_from_records_and_paper() -> No
         "printed": "95.3 (0.3)",
         "here [95 %]": f"90.00 [{low:.2f}, {high:.2f}]",
         "gap": "-5.3",
+        printed.BY_DEV: "",
         "over": "5 seeds",
         "known to differ": (
             "vectors 100-d / 300-d; width 300 / 600; steps 20 / 80,000; epoch by dev / the test set"
@@ -173,6 +174,22 @@ def test_the_figure_has_what_is_printed_beside_what_was_reached() -> None:
     assert apart == pytest.approx(95.3 - 93.4)
     (none,) = tasks_by_recipe(trained("none.fused", trec.recipe))[0][0].models
     assert math.isnan(printed.difference(none, models["multi_head.sdpa"]))
+
+
+def test_where_the_test_set_chose_it_is_told_what_dev_would_have() -> None:
+    recipe = replace(task("trec").recipe, choose="best-on-test")
+    dev, test = (0.7, 0.9, 0.9), (0.95, 0.8, 0.85)
+    epochs = [
+        {"dev": {"accuracy": d}, "test": {"accuracy": t}} for d, t in zip(dev, test, strict=True)
+    ]
+    runs = [{**run, "epochs": epochs} for run in trained("mtsa.fused", recipe)]
+    _, (row,) = printed.table(shown(runs))
+    assert row[printed.BY_DEV] == "80.00", "the first of equals, as training has it"
+    lost = [{**run, "epochs": [{"dev": {"accuracy": 0.7}}]} for run in runs]
+    by_dev = [{**run, "recipe": task("trec").recipe.as_dict()} for run in runs]
+    for others in (lost, by_dev):
+        _, (row,) = printed.table(shown(others))
+        assert row[printed.BY_DEV] == ""
 
 
 def test_rows_of_a_papers_recipe_are_compared_with_each_other() -> None:

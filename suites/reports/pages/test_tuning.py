@@ -258,6 +258,17 @@ def test_a_chosen_value_at_the_edge_of_what_was_tried_is_told() -> None:
     assert edges.of_tuning([more]) == [], "a ceiling of epochs is nothing that was tried"
 
 
+def test_whom_the_common_recipe_suits_least_is_told() -> None:
+    """A baseline that any other recipe makes better is a weak one."""
+    first, *others = MECHANISMS
+    up = {first: 0.01, **dict.fromkeys(others, -0.01)}
+    some = [*runs({}), *runs(up, dropout=0.1), *runs(up, rate=5e-4)]
+    assert edges.worst_for(the_only(some)) == [], "of few that says nothing"
+    said = f"trec: the common recipe is the worst of all on the dev split with {first}, so "
+    assert edges.worst_for(the_only([*some, *runs(up, rate=2e-3)]))[0].startswith(said)
+    assert edges.worst_for(the_only([*some, *runs({}, rate=2e-3)])) == []
+
+
 def test_a_best_value_at_the_edge_is_told_though_it_was_not_chosen() -> None:
     grid = [*runs({}), *runs(NOISE, dropout=0.1)]
     (said,) = edges.best_at_edges(the_only([*grid, *runs(UP, dropout=0.4)]))
