@@ -12,7 +12,7 @@ import re
 import statistics
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby, product
 from pathlib import Path
@@ -43,6 +43,8 @@ GOALS: Mapping[Phase, float] = {"forward": 0.85, "training": 0.90}
 """Most of FlashAttention 2's time, from `LONG` tokens on."""
 LONG = 4096
 MEASURED = "core_mtsa.fused"
+OTHERS: Mapping[str, str] = {"core_dot.sdpa_flash": "torch's flash", "core_dot.sdpa_cudnn": "cuDNN"}
+"""Kernels of full dot-product attention that are measured beside it."""
 
 
 @dataclass(frozen=True)
@@ -168,9 +170,9 @@ def widths(board: Board) -> Sequence[int]:
 
 
 def measured(
-    devices: Iterable[DeviceRecords], board: Board, width: int, phase: Phase
+    devices: Iterable[DeviceRecords], board: Board, width: int, phase: Phase, name: str = MEASURED
 ) -> dict[int, tuple[float, float]]:
-    """Median seconds of the core by length, on devices of a board's name.
+    """Median seconds of the core by length, or of another, on devices of a board's name.
 
     And of the device alone, replayed from a CUDA graph, which is what is predicted: NaN where no
     record says it.
@@ -180,7 +182,7 @@ def measured(
         if board_of(str(device.fingerprint.get("model"))) is not board:
             continue
         mine = time_frame(device.records)
-        of = {"name": MEASURED, "status": "ok", "dtype": "bf16", "phase": phase, "batch": BATCH}
+        of = {"name": name, "status": "ok", "dtype": "bf16", "phase": phase, "batch": BATCH}
         for column, value in {**of, "heads": HEADS, "d_out": HEADS * width}.items():
             mine = mine[mine[column] == value]
         for length in map(int, sorted(set(mine["length"]))):
@@ -197,7 +199,8 @@ def measured(
 class Beside:
     """A prediction, and the seconds that were measured on that board; None where nobody did.
 
-    ``alone`` are those of the device without the host, NaN where nobody took them.
+    ``alone`` are those of the device without the host, NaN where nobody took them; ``over`` what
+    they are over those of `OTHERS`.
     """
 
     board: str
@@ -207,6 +210,7 @@ class Beside:
     predicted: Prediction
     measured: float | None
     alone: float = math.nan
+    over: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def texts(self) -> tuple[str, str]:
@@ -221,7 +225,8 @@ class Beside:
             return said, ""
         told = f"{time_text(there)} ({there / seconds:.2f}x of predicted)"
         if not math.isnan(self.alone):
-            told += f"; device alone {time_text(self.alone)} ({self.alone / seconds:.2f}x)"
+            told += f"; device alone {time_text(self.alone)} ({self.alone / seconds:.2f}x"
+            told += "".join(f"; {ratio:.2f}x of {name}" for name, ratio in self.over.items()) + ")"
         return said, told
 
 
@@ -231,10 +236,15 @@ def beside(devices: Iterable[DeviceRecords], boards: Sequence[Board] = BOARDS) -
     for board, phase in product(boards, PHASES):
         for width in widths(board):
             there = measured(devices, board, width, phase)
+            others = {
+                said: measured(devices, board, width, phase, name) for name, said in OTHERS.items()
+            }
             for n in SHOWN:
                 one = predicted(board, width, n, BATCH, HEADS, phase)
                 took, alone = there.get(n, (None, math.nan))
-                found.append(Beside(board.name, phase, width, n, one, took, alone))
+                over = {name: alone / of[n][1] for name, of in others.items() if n in of}
+                over = {name: ratio for name, ratio in over.items() if not math.isnan(ratio)}
+                found.append(Beside(board.name, phase, width, n, one, took, alone, over))
     return found
 
 

@@ -133,8 +133,10 @@ class ModelRuns:
             best = max(run["epochs"], key=lambda e: sign * e["dev"][self.metric])
             return float(best["test"][self.metric])
 
-        every = [row for run in self.runs for row in run.get("epochs") or ({},)]
-        if not self.best_on_test or not all("dev" in row and "test" in row for row in every):
+        rows: list[Mapping[str, Any]] = []
+        for run in self.runs:
+            rows += run.get("epochs") or [{}]
+        if not self.best_on_test or not all("dev" in row and "test" in row for row in rows):
             return None
         return statistics.fmean(per_unit(self.runs, chosen))
 

@@ -270,6 +270,10 @@ def test_what_is_faster_than_the_machine_is_withheld() -> None:
     # Operations and how fast each side does them are all that a ratio of times is made of.
     made_of = found.worst.operations_ratio * found.worst.share / found.share
     assert made_of == pytest.approx(found.worst.value.ratio, rel=0.02)
+    beyond = judged(one, [*timed(one, [3.0]), *verified(one), best])
+    assert one.goal.at_most is not None
+    wanted = beyond.share * beyond.worst.value.ratio / one.goal.at_most if beyond.worst else 0
+    assert f"; the bound takes {wanted:.0%}" in judge.bounded_by(beyond)
 
 
 @pytest.mark.parametrize(

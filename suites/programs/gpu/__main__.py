@@ -35,6 +35,8 @@ TRIES = 4
 PATIENCE_SECONDS = 20.0
 """From being asked to stop until it is stopped."""
 MOST_BYTES = 16 * 2**20
+LOG_BYTES = 4 * 2**20
+"""Of the log's end, which tells why the last part failed; all of it stays where it was written."""
 STATE, LOG, PACK = "parts.json", "log.txt", f"gpu{journal.PACKED}"
 DOCTOR = "doctor"
 """The part without which nothing is begun; if it says no it is asked again the next time."""
@@ -221,7 +223,8 @@ def bundle(folder: Path, place: Path) -> list[Path]:
     (place / PACK).write_bytes(lzma.compress(whole, preset=9))
     for name in (STATE, LOG, TILES):
         if place != folder and (folder / name).exists():
-            (place / name).write_bytes((folder / name).read_bytes())
+            whole = (folder / name).read_bytes()
+            (place / name).write_bytes(whole[-LOG_BYTES:] if name == LOG else whole)
     files = [place / name for name in (PACK, STATE, LOG, TILES) if (place / name).exists()]
     size = sum(path.stat().st_size for path in files)
     if size > MOST_BYTES:

@@ -163,6 +163,10 @@ def test_the_pack_is_a_journal_with_all_records(
     found = journal.read(tmp_path / "out" / "gpu")
     assert found.records == journal.read(tmp_path / "gpu").records
     assert not found.warnings
+    monkeypatch.setattr(gpu, "LOG_BYTES", 4)
+    (tmp_path / "gpu" / gpu.LOG).write_text("much, and why")
+    gpu.bundle(tmp_path / "gpu", tmp_path / "out")
+    assert (tmp_path / "out" / gpu.LOG).read_text() == " why"
     monkeypatch.setattr(gpu, "MOST_BYTES", 10)
     with pytest.raises(UsageError, match=r"expected at most 10"):
         gpu.bundle(tmp_path / "gpu", tmp_path / "out")

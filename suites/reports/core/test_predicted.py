@@ -133,6 +133,20 @@ def test_what_was_measured_stands_below_what_was_predicted() -> None:
     assert f"(2.50x of predicted); device alone {1.1e6 * expected:.3g} µs (1.10x)" in row
 
 
+def test_what_the_device_takes_is_told_over_the_others_measured_beside_it() -> None:
+    one = device("NVIDIA H100 80GB HBM3", 1.0)
+    (record,) = one.records
+    record["gpu"] = {"device_seconds": 0.5}
+    flash = record["case"].replace("core_mtsa.fused", "core_dot.sdpa_flash")
+    one.records.append({**record, "case": flash, "gpu": {"device_seconds": 0.4}})
+    cudnn = {**record, "case": flash.replace("flash", "cudnn")}
+    del cudnn["gpu"]
+    one.records.append(cudnn)
+    row, *_ = [line for line in lines(one) if "measured" in line]
+    assert "; 1.25x of torch's flash)" in row
+    assert "cuDNN" not in row, "nobody took the device's own time"
+
+
 def test_every_cell_says_what_takes_longest_there() -> None:
     (row, *_) = lines()
     for n, cell in zip(model.SHOWN, row.split("|")[3:-1], strict=True):
