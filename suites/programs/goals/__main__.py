@@ -165,7 +165,8 @@ def sentences(results: Sequence[Result], held: Mapping[str, Held]) -> list[str]:
         said.append(
             f"{f.get('model', where)} ({where}{threads}), torch {f.get('torch', '?')}; "
             f"up to {one.blocks} blocks; ratios with 95 % t-intervals over blocks"
-            f"{'; commits ' * bool(one.commits)}{', '.join(one.commits)}."
+            f"{'; commits ' * bool(one.commits)}{', '.join(one.commits)}"
+            f"{'; measured ' * bool(one.days)}{one.days}."
         )
     return said
 

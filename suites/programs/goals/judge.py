@@ -53,6 +53,12 @@ class Held:
         """How many blocks there are at most."""
         return len({r["block"] for r in self.records if r["kind"] == "time"})
 
+    @property
+    def days(self) -> str:
+        """The first and the last on which they were measured; empty where none is told."""
+        days = sorted({str(r["at"])[:10] for r in self.records if r.get("at")})
+        return " to ".join(dict.fromkeys((days[0], days[-1]))) if days else ""
+
 
 def read_folder(folder: Path, plans: Sequence[Planned]) -> tuple[dict[str, Held], list[str]]:
     """What a folder holds of some goals, by device, and warnings.

@@ -259,6 +259,10 @@ def test_a_folder_is_judged_by_its_newest_code_and_holds_one_machine(tmp_path: P
     [result] = judge.judge_all([one], held, KNOWN.mechanisms)
     assert result.verdict == MET
     assert held["cpu"].blocks == 7
+    dates = [{"at": f"2026-11-{day}T10:00"} for day in (25, 28, 26)]
+    assert replace(held["cpu"], records=dates).days == "2026-11-25 to 2026-11-28"
+    assert replace(held["cpu"], records=dates[:1]).days == "2026-11-25"
+    assert replace(held["cpu"], records=[{}]).days == ""
     put([r | {"key": f"{r['key']} 2", "fingerprint": "another"} for r in records])
     with pytest.raises(UsageError, match="2 different machines"):
         judge.read_folder(tmp_path, [one])
