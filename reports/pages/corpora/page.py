@@ -302,14 +302,33 @@ class Corpora(DevicePage):
                 pieces.append(self._forest(f"{name}-{file_name(task.name)}", task.name, mine))
         return together(
             together(*pieces, grid=True),
-            self.place.table(name, *tables.differences(rows, self.margins), (0, 4, 7)),
+            self.place.table(
+                name, *tables.differences(rows, self.margins, self._declared(rows)), (0, 4, 7)
+            ),
             remark(
                 f"Judged together, by {_holm(len(rows))}. Accuracies in points. Detectable: a "
                 f"true difference that is found with 80 % power as one of so many; {SEEDS_NEEDED} "
                 "This family was made with the page, so it is exploratory; what was declared "
-                "before there were results stands on the pages of the comparisons."
+                "before its runs has the verdict of its own family, and no other."
             ),
         )
+
+    def _declared(self, rows: Sequence[Against]) -> dict[tuple[str, str], str]:
+        """The verdicts of those of which the same runs were declared beforehand."""
+        asked = [
+            c
+            for family in self.device.conclusions
+            for c in family.comparisons
+            if c.complete and not c.exploratory
+        ]
+        found = {}
+        for one in rows:
+            keys = {run["key"] for run in (*one.model.runs, *one.other.runs)}
+            of = (one.model.model, one.other.model, one.model.task)
+            for c in asked:
+                if (c.first, c.second, c.task) == of and keys & {run["key"] for run in c.runs}:
+                    found[c.first, c.task] = c.said
+        return found
 
     def _forest(self, name: str, task: str, found: Sequence[Against]) -> Shown:
         other, unit = found[0].other.model, found[0].model.unit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from harness.experiments.estimate import sought
@@ -47,17 +48,23 @@ def numbers(tasks: Iterable[TaskRuns]) -> list[dict[str, Any]]:
     ]
 
 
-def differences(found: Sequence[Against], margins: Mapping[str, float]) -> Saved:
+def differences(
+    found: Sequence[Against],
+    margins: Mapping[str, float],
+    declared: Mapping[tuple[str, str], str] = MappingProxyType({}),
+) -> Saved:
     """Comparisons that are judged together: numbers, and texts.
 
     Parameters
     ----------
     margins : mapping
         By task the margin that was declared, which seeds are to find.
+    declared : mapping
+        By model and task the verdict of what was declared before its runs: it has no other.
     """
     flat, rows = [], []
     for one in found:
-        d, open_ = one.difference, None
+        d, open_, said = one.difference, None, declared.get((one.model.model, one.model.task))
         adjusted = math.nan if math.isnan(d.p) else one.adjusted_p  # one pair has no p
         if one.verdict == "undecided":
             open_ = sought(d, margins.get(one.model.task), len(found))
@@ -72,7 +79,7 @@ def differences(found: Sequence[Against], margins: Mapping[str, float]) -> Saved
                 DETECTABLE: known(d.detectable_among(len(found)), one.model.unit.number),
                 NEEDED: "" if open_ is None else open_.count,
                 "verdict, exploratory": Cell.of(
-                    one.verdict,
+                    f"as declared: {said}" if said else one.verdict,
                     notes=("; ".join(one.flaws),) if one.verdict.endswith(NOT_COUNTED) else (),
                 ),
             }
@@ -89,7 +96,8 @@ def differences(found: Sequence[Against], margins: Mapping[str, float]) -> Saved
                 "minimum_detectable_effect": d.detectable_among(len(found)),
                 "seeds_needed": None if open_ is None else open_.needed,
                 "replicates": d.count_first,
-                "verdict": one.verdict,
+                "verdict": said or one.verdict,
+                "declared": said is not None,
                 "not_counted": "; ".join(one.flaws),
                 "trained": ", ".join(one.trained),
             }

@@ -115,6 +115,15 @@ def test_a_cell_says_why_its_verdict_is_not_counted(source: Source) -> None:
     assert (cell_of_both, cell_of_both.notes) == (cell.split("], ")[1], cell.notes)
 
 
+def test_what_was_declared_before_its_runs_has_one_verdict(source: Source) -> None:
+    """Not a second one by the family that the page makes; what is exploratory has that."""
+    for late, said in ((False, "as declared: better"), (True, "better")):
+        page = Corpora(source, on(source, compared("x", late=late)).devices[0], Output(None, "p"))
+        shown = page.differences_to_baseline().plain
+        (line,) = [one for one in shown.splitlines() if " − " in one and one[0] == "|"]
+        assert line.split("|")[-2].strip() == said
+
+
 def test_what_was_not_trained_alike_is_told_of_what_is_undecided_too(source: Source) -> None:
     (cell,) = row(compared("x", steps=14, first=[0.8, 0.9] * 2 + [0.8], second=[0.85] * 5)).values()
     assert isinstance(cell, Cell)
