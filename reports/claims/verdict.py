@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from harness.experiments.replicates import unit_of
+from harness.experiments.replicates import EXPLORATORY, unit_of
 from harness.stats import MeanDifference
 from reports.claims.printed import ROUNDING, PrintedNumber, size_text
 from reports.claims.record import Claim
@@ -159,11 +159,18 @@ class Verdict(Evidence):
 
     @property
     def said(self) -> str:
-        """The verdict, with the direction of what is not reproduced, or with what is lacking."""
+        """The verdict, with the direction of what is not reproduced, or with what is lacking.
+
+        What is settled by a comparison that was declared after its runs is said to be exploratory.
+        """
         if self.verdict == "not testable here":
             return NOT_MEASURED if self.wants_records else self.claim.lacks or self.verdict
-        apart = self.verdict == "not reproduced" and self.direction
-        return f"{self.verdict} ({self.direction})" if apart else self.verdict
+        settled = self.verdict in ("reproduced", "not reproduced")
+        more = (
+            self.direction if self.verdict == "not reproduced" else "",
+            EXPLORATORY if settled and self.reason.startswith(f"{EXPLORATORY}: ") else "",
+        )
+        return f"{self.verdict} ({', '.join(filter(None, more))})" if any(more) else self.verdict
 
     @property
     def id(self) -> str:

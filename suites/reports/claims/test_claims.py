@@ -268,6 +268,16 @@ def test_the_score_counts_every_claim_once_and_sums_no_kinds() -> None:
     ]
 
 
+def test_what_a_late_declaration_settles_is_counted_as_exploratory() -> None:
+    (first, *_) = ledger({"d": RECORDS}, claims=SOME)
+    late = replace(first, reason="exploratory: a is better than b")
+    assert (first.said, late.said) == ("reproduced", "reproduced (exploratory)")
+    against = replace(late, verdict="not reproduced", direction="opposite")
+    assert against.said == "not reproduced (opposite, exploratory)"
+    assert replace(late, verdict="undecided").said == "undecided"
+    assert "1 reproduced (exploratory)" in score_lines([late], {"d": "D"})[0]
+
+
 @pytest.mark.parametrize("change", [{"whose": "ours"}, {"whose": "elsewhere"}, {"same_as": "one"}])
 def test_what_is_no_claim_of_the_paper_or_counted_already_is_told_and_not_counted(
     change: dict[str, Any],
