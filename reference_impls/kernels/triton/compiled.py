@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from reference_impls.kernels.triton.launch import Launch
+from reference_impls.kernels.triton.launch import COMPILED, Launch
 from reference_impls.kernels.triton.parts import NEVER_SPECIAL
 
 POINTERS = {
@@ -116,7 +116,7 @@ def compile_launch(launch: Launch, capability: int) -> Compiled:
     compiled = triton.compile(
         source,
         target=GPUTarget("cuda", capability, 32),
-        options={"num_warps": warps, "num_stages": stages},
+        options={**COMPILED, "num_warps": warps, "num_stages": stages},
     )
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(compiled.asm["cubin"])

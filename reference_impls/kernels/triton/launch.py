@@ -27,6 +27,9 @@ _LAUNCHED: dict[tuple[Any, ...], Any] = {}
 """What Triton compiled, by all that makes another kernel: its own way from sixty arguments to that
 is half of a launch's time on the host, and a training pass of a core launches ten. Knobs of Triton
 that make another kernel (debug, instrumentation) count where set before the first launch."""
+COMPILED = {"enable_fp_fusion": True}
+"""What is asked of Triton for every kernel: a product and a sum in one instruction. Release 3.9 warns
+that a later one will not do so by itself, and tiles were counted with it."""
 HELD = 2**13
 """Numbers of one program of the kernels that weigh, of 32 tokens at most: more would spill."""
 
@@ -63,9 +66,9 @@ class Launch:
         """
         if not self.programs:
             return
-        own = {}
+        own: dict[str, Any] = dict(COMPILED)
         if self.tile is not None:
-            own = {"num_warps": self.tile.warps, "num_stages": self.tile.stages}
+            own |= {"num_warps": self.tile.warps, "num_stages": self.tile.stages}
         key = id(self.kernel), self.tile, *self.constants.values()
         key += tuple(map(_made_for, self.arguments.values()))
         if (known := _LAUNCHED.get(key)) is not None:

@@ -59,7 +59,7 @@ def test_the_second_launch_goes_to_what_the_first_compiled() -> None:
     ((first),) = kernel.compiled
     assert first == {
         **{"grid": (3,), "x": x, "n": 7, "step": 32, "WIDTH": 64},
-        **{"num_warps": 4, "num_stages": 3},
+        **{"num_warps": 4, "num_stages": 3, "enable_fp_fusion": True},
     }
     assert [one[:1] for one in kernel.launched] == [((3, 1, 1),)] * 2
     for _, *given in kernel.launched:
