@@ -28,8 +28,8 @@ _LAUNCHED: dict[tuple[Any, ...], Any] = {}
 is half of a launch's time on the host, and a training pass of a core launches ten. Knobs of Triton
 that make another kernel (debug, instrumentation) count where set before the first launch."""
 COMPILED = {"enable_fp_fusion": True}
-"""What is asked of Triton for every kernel: a product and a sum in one instruction. Release 3.9 warns
-that a later one will not do so by itself, and tiles were counted with it."""
+"""What is asked of Triton for every kernel: a product and a sum in one instruction. Release 3.9
+warns that a later one will not do so by itself, and tiles were counted with it."""
 HELD = 2**13
 """Numbers of one program of the kernels that weigh, of 32 tokens at most: more would spill."""
 
