@@ -315,7 +315,7 @@ def test_tables_tasks_and_warnings_are_printed_and_the_json_holds_all_but_record
     assert in_order(
         text,
         "2 models against multi_head.sdpa on trec, sick_relatedness: exploratory, declared after "
-        "runs of it: 4 descriptive only",
+        "runs of it, or after runs that these repeat: 4 descriptive only",
         "trec: test accuracy (higher is better), 2 paired seeds",
         "mean (sd)",
         "95 % interval",
