@@ -295,16 +295,14 @@ class Corpora(DevicePage):
 
     def _judged_by_task(self, name: str, rows: Sequence[Against]) -> Shown:
         """A forest plot per task, then the numbers."""
-        pieces = []
+        pieces, declared = [], tables.as_declared(rows, self.device.conclusions)
         for task in self.corpora:
             mine = [one for one in rows if one.model.task == task.name]
             if mine:
                 pieces.append(self._forest(f"{name}-{file_name(task.name)}", task.name, mine))
         return together(
             together(*pieces, grid=True),
-            self.place.table(
-                name, *tables.differences(rows, self.margins, self._declared(rows)), (0, 4, 7)
-            ),
+            self.place.table(name, *tables.differences(rows, self.margins, declared), (0, 4, 7)),
             remark(
                 f"Judged together, by {_holm(len(rows))}. Accuracies in points. Detectable: a "
                 f"true difference that is found with 80 % power as one of so many; {SEEDS_NEEDED} "
@@ -312,23 +310,6 @@ class Corpora(DevicePage):
                 "before its runs has the verdict of its own family, and no other."
             ),
         )
-
-    def _declared(self, rows: Sequence[Against]) -> dict[tuple[str, str], str]:
-        """The verdicts of those of which the same runs were declared beforehand."""
-        asked = [
-            c
-            for family in self.device.conclusions
-            for c in family.comparisons
-            if c.complete and not c.exploratory
-        ]
-        found = {}
-        for one in rows:
-            keys = {run["key"] for run in (*one.model.runs, *one.other.runs)}
-            of = (one.model.model, one.other.model, one.model.task)
-            for c in asked:
-                if (c.first, c.second, c.task) == of and keys & {run["key"] for run in c.runs}:
-                    found[c.first, c.task] = c.said
-        return found
 
     def _forest(self, name: str, task: str, found: Sequence[Against]) -> Shown:
         other, unit = found[0].other.model, found[0].model.unit

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from harness.experiments.conclusion import Conclusion
 from harness.experiments.estimate import sought
 from harness.experiments.tables import DETECTABLE, NEEDED
 from harness.experiments.warnings import NOT_COUNTED
@@ -46,6 +47,22 @@ def numbers(tasks: Iterable[TaskRuns]) -> list[dict[str, Any]]:
         for task in tasks
         for m in task.models
     ]
+
+
+def as_declared(
+    rows: Sequence[Against], conclusions: Iterable[Conclusion]
+) -> dict[tuple[str, str], str]:
+    """By model and task the verdicts of those of which the same runs were declared beforehand."""
+    every = [c for family in conclusions for c in family.comparisons]
+    found = {}
+    for one in rows:
+        keys = {run["key"] for run in (*one.model.runs, *one.other.runs)}
+        of = (one.model.model, one.other.model, one.model.task)
+        for c in every:
+            same = (c.first, c.second, c.task) == of and keys & {run["key"] for run in c.runs}
+            if same and c.complete and not c.exploratory:
+                found[c.first, c.task] = c.said
+    return found
 
 
 def differences(
