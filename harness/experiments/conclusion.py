@@ -33,6 +33,7 @@ from harness.experiments.preregistration import (
 )
 from harness.experiments.replicates import (
     EXPLORATORY,
+    LATE,
     Measured,
     Record,
     Ruled,
@@ -212,9 +213,7 @@ class Conclusion:
         if self.overall is not None:
             said += self.overall.said
         if self.exploratory:
-            said = (
-                f"{EXPLORATORY}, declared after runs of it, or after runs that these repeat: {said}"
-            )
+            said = f"{EXPLORATORY}, {LATE}: {said}"
         return (
             f"{self.title}: {said}",
             *(c.sentence for c in self.comparisons if c.verdict in DECIDED),

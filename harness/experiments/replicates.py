@@ -24,6 +24,8 @@ Record = Mapping[str, Any]
 Pair = tuple[Record | None, Record | None]
 EXPLORATORY = "exploratory"
 """What is concluded from runs that are older than the question."""
+LATE = "declared after runs of it, or after runs that these repeat"
+"""What makes a family exploratory."""
 BEST_ON_TEST = "best over time on the test set"
 """What a test metric is called of a run whose epoch was chosen by it, as the papers do."""
 

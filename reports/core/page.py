@@ -284,10 +284,7 @@ class DevicePage:
 
     def about(self) -> Shown:
         """Which records these are."""
-        made = f"{self.verb} {self.device.dates_of(*self.kinds)} on {self.device.title}."
-        return says(
-            [" ".join(filter(None, [self.source.says, made, self.device.of_others("run")]))]
-        )
+        return says([f"{self.source.says} {self.device.made(self.verb, *self.kinds)}"])
 
     def machine(self) -> Shown:
         """Where this was made; saved once a device, not for each of its records."""

@@ -16,6 +16,7 @@ from harness.experiments.preregistration import file_of, run_keys
 from harness.records import journal, schema
 from harness.records import published as packs
 from harness.records.predictions import Predictions, read
+from reports.core.words import days
 
 T = TypeVar("T")
 PUBLISHED = Path(__file__).resolve().parents[1] / "published"
@@ -81,23 +82,27 @@ class DeviceRecords:
         """The title of where some of its records were made: of the last of several machines on
         which a design file was run they all are (`_gone_on`), and each machine is named.
         """
-        own = {
-            s["session"]: f for s in self.sessions if isinstance(f := s.get("fingerprint"), Mapping)
-        }
-        titles = Counter(
-            self.title if f is None or schema.digest(f) == self.key else _title(f)
-            for f in (own.get(r.get("session")) for r in records)
-        )
+        titles = Counter(self._elsewhere.get(r.get("session"), self.title) for r in records)
         if set(titles) <= {self.title}:
             return self.title
         return "; ".join(f"{title} ({count})" for title, count in titles.most_common())
 
+    @cached_property
+    def _elsewhere(self) -> dict[Any, str]:
+        """By session the title of another machine, of what was brought from it."""
+        prints = {s.get("session"): s.get("fingerprint") for s in self.sessions}
+        return {
+            session: _title(f)
+            for session, f in prints.items()
+            if isinstance(f, Mapping) and schema.digest(f) != self.key
+        }
+
     def of_others(self, *kinds: str) -> str:
         """Sentence on those of its records of some kinds that were made elsewhere, or empty."""
-        found = [r for r in self.records if r["kind"] in kinds]
         by_what: dict[str, list[Mapping[str, Any]]] = {}
-        for r in found:
-            by_what.setdefault(str(r.get("task")).partition("[")[0], []).append(r)
+        for r in self.records:
+            if r["kind"] in kinds:
+                by_what.setdefault(str(r.get("task")).partition("[")[0], []).append(r)
         told = {what: self.made_on(some) for what, some in by_what.items()}
         said = "; ".join(f"{what}: {on}" for what, on in told.items() if on != self.title)
         return f"Begun elsewhere, and gone on with here (runs): {said}." if said else ""
@@ -126,7 +131,12 @@ class DeviceRecords:
 
     def dates_of(self, *kinds: str) -> str:
         """First and last day of its records of some kinds."""
-        return _days(r for r in self.records if r["kind"] in kinds)
+        return days(r for r in self.records if r["kind"] in kinds) or "date unknown"
+
+    def made(self, verb: str, *kinds: str) -> str:
+        """``Measured 2026-11-25 on AMD EPYC ...``, and which of these records were not."""
+        said = f"{verb} {self.dates_of(*kinds)} on {self.title}."
+        return " ".join(filter(None, [said, self.of_others(*kinds)]))
 
     @property
     def newest(self) -> str:
@@ -148,13 +158,6 @@ def _title(fingerprint: Mapping[str, Any]) -> str:
         *(f"{name}={value}" for name, value in sorted(known.items())),
     )
     return ", ".join(of_it)
-
-
-def _days(records: Iterable[Mapping[str, Any]]) -> str:
-    days = sorted(str(r["at"])[:10] for r in records if r.get("at"))
-    if not days:
-        return "date unknown"
-    return days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
 
 
 @dataclass(frozen=True)

@@ -127,17 +127,16 @@ class ModelRuns:
 
         None unless the test set chose, and every run kept both metrics of every epoch.
         """
+        every = [run.get("epochs") or () for run in self.runs]
+        kept = all(rows and all("dev" in e and "test" in e for e in rows) for rows in every)
+        if not (self.best_on_test and kept):
+            return None
         sign = 1 if self.higher_is_better else -1
 
         def chosen(run: Mapping[str, Any]) -> float:
             best = max(run["epochs"], key=lambda e: sign * e["dev"][self.metric])
             return float(best["test"][self.metric])
 
-        rows: list[Mapping[str, Any]] = []
-        for run in self.runs:
-            rows += run.get("epochs") or [{}]
-        if not self.best_on_test or not all("dev" in row and "test" in row for row in rows):
-            return None
         return statistics.fmean(per_unit(self.runs, chosen))
 
     @property

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from harness.records.ratios import Row
 from harness.records.schema import digest
@@ -49,6 +50,12 @@ def known(value: float, text: Callable[[float], str]) -> str:
 def number_text(value: float, form: str, suffix: str = "") -> str:
     """A number in a form, with what stands behind it; empty where there is none."""
     return known(value, lambda number: f"{number:{form}}{suffix}")
+
+
+def days(records: Iterable[Mapping[str, Any]]) -> str:
+    """``2026-11-25 to 2026-11-28``: first and last day of records; empty where none is told."""
+    known_days = sorted({str(r["at"])[:10] for r in records if r.get("at")})
+    return " to ".join(dict.fromkeys((known_days[0], known_days[-1]))) if known_days else ""
 
 
 def margin_text(row: Row) -> str:

@@ -13,6 +13,7 @@ from harness.experiments.over_tasks import (
     overall_rows,
 )
 from harness.experiments.preregistration import run_keys
+from harness.experiments.replicates import EXPLORATORY, LATE
 from harness.experiments.tables import (
     SEEDS_NEEDED,
     columns,
@@ -32,7 +33,7 @@ from reports.pages.size.accuracy import question, verdict_cell
 
 TITLES = {
     False: "What was declared before it was run",
-    True: "What was declared after runs of it, or after runs that these repeat: exploratory",
+    True: f"What was {LATE}: {EXPLORATORY}",
 }
 HOURS = (
     "Hours: of all runs of an experiment, one after the other, and how many its design file "

@@ -27,11 +27,11 @@ def sections(source: Source) -> list[tuple[str, str]]:
     pages = _pages(source)
     found = {"Printed accuracies beside measured ones": [text_of(beside(pages, PlainOutput()))]}
     for page in pages:
+        elsewhere = page.device.of_others("run")
         for title, piece in _pieces(page).items():
             if "|" in (body := text_of(piece)):
-                elsewhere = page.device.of_others("run")
-                said = f"{elsewhere}\n\n{body}" if elsewhere else body
-                found.setdefault(title, []).append(f"### {page.device.title}\n\n{said}")
+                said = filter(None, [f"### {page.device.title}", elsewhere, body])
+                found.setdefault(title, []).append("\n\n".join(said))
     bodies = {title: "\n\n".join(each) for title, each in found.items()}
     return [(title, body) for title, body in bodies.items() if "|" in body]
 

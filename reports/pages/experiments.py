@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from functools import cached_property
 from typing import Any
@@ -93,10 +92,6 @@ begin = Experiments.begin
 
 def _row(conclusion: Conclusion) -> dict[str, Any]:
     alone = conclusion.comparisons[0] if conclusion.is_pair else None
-    difference = ""
-    if alone is not None and (d := alone.difference) is not None:
-        ends = "" if math.isnan(d.low) else f" {alone.unit.bounds(d)}"
-        difference = f"{alone.unit.difference(d.difference)}{ends}{alone.unit.of_differences}"
     verdict = Cell(conclusion.sentences[0].removeprefix(f"{conclusion.title}: "))
     if alone is not None:
         verdict = verdict_cell(alone)
@@ -114,7 +109,7 @@ def _row(conclusion: Conclusion) -> dict[str, Any]:
         ),
         "replicates": counts_of((c.replicate, len(c.values)) for c in conclusion.comparisons),
         "hours": f"{hours_of(conclusion.runs):.3g}{allowed}",
-        "difference": difference,
+        "difference": _difference(alone, alone.difference) if alone else "",
         "missing": alone.sought.short(alone.unit) if alone is not None and alone.sought else "",
         "verdict": str(verdict),
         "not counted": "; ".join(verdict.notes),
@@ -125,8 +120,12 @@ def _row(conclusion: Conclusion) -> dict[str, Any]:
 
 
 def _difference(c: Comparison, d: MeanDifference | None) -> str:
-    """`` (+1.20 [+0.10, +2.30] points)``; empty where there is none."""
-    return "" if d is None else f" ({c.unit.interval(d)}{c.unit.of_differences})"
+    """``+1.20 [+0.10, +2.30] points``; empty where there is none."""
+    return "" if d is None else f"{c.unit.interval(d)}{c.unit.of_differences}"
+
+
+def _bracketed(c: Comparison, d: MeanDifference | None) -> str:
+    return f" ({said})" if (said := _difference(c, d)) else ""
 
 
 def _without_seen(conclusion: Conclusion) -> str:
@@ -141,7 +140,7 @@ def _without_seen(conclusion: Conclusion) -> str:
         return "not told: no predictions are kept" if read else ""
     changed = [
         f"{'' if conclusion.is_pair else f'{c.first} on {c.task} '}{c.verdict}"
-        f"{_difference(c, c.difference)} to {e.verdict}{_difference(c, e.difference)}"
+        f"{_bracketed(c, c.difference)} to {e.verdict}{_bracketed(c, e.difference)}"
         for c, e in known
         if e.verdict != c.verdict
     ]

@@ -125,9 +125,7 @@ class Corpora(DevicePage):
         left = (
             f" Runs by other recipes that are not shown beside these: {others}." if others else ""
         )
-        made = f"Trained {self.device.dates_of(*self.kinds)} on {self.device.title}."
-        if elsewhere := self.device.of_others("run"):
-            made += f" {elsewhere}"
+        made = self.device.made("Trained", *self.kinds)
         return together(says([f"{self.source.says} {made}{left}"]), warns(self._lost()))
 
     def table(self) -> Shown:

@@ -123,7 +123,7 @@ def table(found: Sequence[Beside]) -> Saved:
     """Numbers, and texts."""
     rows, flat = [], []
     for b in found:
-        one, unit = b.model, b.model.unit
+        one, unit, by_dev = b.model, b.model.unit, b.model.by_dev
         mean, low, high = (unit.scale * value for value in one.interval)
         rows.append(
             {
@@ -133,7 +133,7 @@ def table(found: Sequence[Beside]) -> Saved:
                 "printed": b.printed.text,
                 "here [95 %]": mean_text(unit, one.interval),
                 "gap": f"{b.gap:+.{b.printed.digits}f}",
-                BY_DEV: "" if one.by_dev is None else unit.number(one.by_dev),
+                BY_DEV: "" if by_dev is None else unit.number(by_dev),
                 "over": one.counted,
                 "known to differ": b.known_text,
             }
@@ -152,7 +152,7 @@ def table(found: Sequence[Beside]) -> Saved:
                 "measured_high": high,
                 "measured_replicates": len(one.values),
                 "gap": b.gap,
-                "by_dev": None if one.by_dev is None else unit.scale * one.by_dev,
+                "by_dev": None if by_dev is None else unit.scale * by_dev,
                 **({} if b.keyless is None else {"texts_without_key": b.keyless}),
                 **{f"{name}_here": here for name, (here, _) in b.known.items()},
                 **{f"{name}_there": there for name, (_, there) in b.known.items()},

@@ -54,13 +54,13 @@ def as_declared(
 ) -> dict[tuple[str, str], str]:
     """By model and task the verdicts of those of which the same runs were declared beforehand."""
     every = [c for family in conclusions for c in family.comparisons]
+    declared = [c for c in every if c.complete and not c.exploratory]
     found = {}
     for one in rows:
         keys = {run["key"] for run in (*one.model.runs, *one.other.runs)}
         of = (one.model.model, one.other.model, one.model.task)
-        for c in every:
-            same = (c.first, c.second, c.task) == of and keys & {run["key"] for run in c.runs}
-            if same and c.complete and not c.exploratory:
+        for c in declared:
+            if (c.first, c.second, c.task) == of and keys & {run["key"] for run in c.runs}:
                 found[c.first, c.task] = c.said
     return found
 

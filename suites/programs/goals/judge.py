@@ -22,6 +22,7 @@ from harness.records.ratios import WITHHELD, block_ratios, memory_frame, summari
 from harness.records.schema import MEASURED, short_commit
 from harness.stats import Interval, noise_floor, ratio_interval, ratio_text, verdict
 from reference_impls.mechanism import Mechanism
+from reports.core.words import days
 from suites.programs.goals.accuracy import KIND, case_of
 from suites.programs.goals.plan import TIMED, Goal, Planned
 
@@ -56,8 +57,7 @@ class Held:
     @property
     def days(self) -> str:
         """The first and the last on which they were measured; empty where none is told."""
-        days = sorted({str(r["at"])[:10] for r in self.records if r.get("at")})
-        return " to ".join(dict.fromkeys((days[0], days[-1]))) if days else ""
+        return days(self.records)
 
 
 def read_folder(folder: Path, plans: Sequence[Planned]) -> tuple[dict[str, Held], list[str]]:

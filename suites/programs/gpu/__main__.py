@@ -223,8 +223,8 @@ def bundle(folder: Path, place: Path) -> list[Path]:
     (place / PACK).write_bytes(lzma.compress(whole, preset=9))
     for name in (STATE, LOG, TILES):
         if place != folder and (folder / name).exists():
-            whole = (folder / name).read_bytes()
-            (place / name).write_bytes(whole[-LOG_BYTES:] if name == LOG else whole)
+            written = (folder / name).read_bytes()
+            (place / name).write_bytes(written[-LOG_BYTES:] if name == LOG else written)
     files = [place / name for name in (PACK, STATE, LOG, TILES) if (place / name).exists()]
     size = sum(path.stat().st_size for path in files)
     if size > MOST_BYTES:
