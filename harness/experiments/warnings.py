@@ -37,6 +37,9 @@ NOT_COUNTED = " (not counted)"
 
 CORRELATIONS = ("pearson", "spearman")
 
+LUCK = 0.02
+"""Chance of so clear an order of epochs and results; from there on it is not told."""
+
 EVERYTHING = 0.99
 """Share of tokens from which on a policy leaves nothing out that would matter."""
 
@@ -79,6 +82,7 @@ def warnings_of(
         *_margin(design, values),
         *unequal_parameters(design, pairs),
         *flaws,
+        *_ended_early(design, pairs),
         *unequal_recipes(design),
         *_split(design),
         *_corpus(design, pairs),
@@ -269,6 +273,31 @@ def _unfinished(
             )
             flaws.append(Flaw(f"{model} still gaining", said))
     return flaws
+
+
+def _ended_early(design: Record, pairs: Sequence[Pair]) -> list[str]:
+    """Models that patience ended while they still learned: the longer their runs, the better."""
+    from scipy.stats import kendalltau
+
+    if design.get("folds"):  # whose test sets differ
+        return []
+    metric, out = design["metric"], []
+    better, sign = ("higher", 1) if design["higher_is_better"] else ("lower", -1)
+    for model, side in zip(design["models"], sides_of(pairs), strict=True):
+        runs = sorted((r for r in side if is_ok(r)), key=lambda r: len(r["epochs"]))
+        epochs, values = [len(r["epochs"]) for r in runs], [r["test"][metric] for r in runs]
+        if len(set(epochs)) < 2 or any(at_ceiling(r) for r in runs):
+            continue
+        tau, p = kendalltau(epochs, [sign * value for value in values], alternative="greater")
+        if p < LUCK:
+            unit = unit_of(metric)
+            out.append(
+                f"unfinished training: the longer a run of {model}, the {better} its {metric} "
+                f"(Kendall's tau {tau:.2f}, p = {p:.3f}; {unit.value(values[0])} after "
+                f"{epochs[0]} epochs, {unit.value(values[-1])} after {epochs[-1]}): patience may "
+                "have ended it, not the model"
+            )
+    return out
 
 
 def flaws_of(design: Record, pairs: Sequence[Pair]) -> list[Flaw]:

@@ -82,10 +82,14 @@ class DeviceRecords:
         """The title of where some of its records were made: of the last of several machines on
         which a design file was run they all are (`_gone_on`), and each machine is named.
         """
-        titles = Counter(self._elsewhere.get(r.get("session"), self.title) for r in records)
+        titles = self._machines(records)
         if set(titles) <= {self.title}:
             return self.title
         return "; ".join(f"{title} ({count})" for title, count in titles.most_common())
+
+    def _machines(self, records: Iterable[Mapping[str, Any]]) -> Counter[str]:
+        """How many of some records each machine made, by its title."""
+        return Counter(self._elsewhere.get(r.get("session"), self.title) for r in records)
 
     @cached_property
     def _elsewhere(self) -> dict[Any, str]:
@@ -119,7 +123,7 @@ class DeviceRecords:
         return tuple(s for s in self.sessions if s.get("session") in made)
 
     def footer(self, *kinds: str) -> str:
-        """For figures of records of some kinds: the device and the commits that measured them."""
+        """For figures of records of some kinds: the devices and the commits that measured them."""
         shown = [s["environment"] for s in self.sessions_of(*kinds) if s.get("environment")]
         commits = [schema.short_commit(e) for e in shown]
         named = list(dict.fromkeys(reversed(commits)))  # the newest first
@@ -127,7 +131,9 @@ class DeviceRecords:
         what = "commits" if len(named) > 1 else "commit"
         changed = "; +: with local changes" if any(c.endswith("+") for c in named) else ""
         said = ", ".join(named[:MOST_COMMITS]) or "unknown"
-        return f"{self.title}; {what} {said}{more}{changed}; {self.dates_of(*kinds)}"
+        made = self._machines(r for r in self.records if r["kind"] in kinds)
+        where = " and ".join(title for title, _ in made.most_common()) or self.title
+        return f"{where}; {what} {said}{more}{changed}; {self.dates_of(*kinds)}"
 
     def dates_of(self, *kinds: str) -> str:
         """First and last day of its records of some kinds."""

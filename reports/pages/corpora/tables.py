@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from harness.experiments.conclusion import Conclusion
+from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.estimate import sought
 from harness.experiments.tables import DETECTABLE, NEEDED
 from harness.experiments.warnings import NOT_COUNTED
@@ -51,8 +51,8 @@ def numbers(tasks: Iterable[TaskRuns]) -> list[dict[str, Any]]:
 
 def as_declared(
     rows: Sequence[Against], conclusions: Iterable[Conclusion]
-) -> dict[tuple[str, str], str]:
-    """By model and task the verdicts of those of which the same runs were declared beforehand."""
+) -> dict[tuple[str, str], Comparison]:
+    """By model and task those comparisons whose runs are the same and were declared beforehand."""
     every = [c for family in conclusions for c in family.comparisons]
     declared = [c for c in every if c.complete and not c.exploratory]
     found = {}
@@ -61,14 +61,14 @@ def as_declared(
         of = (one.model.model, one.other.model, one.model.task)
         for c in declared:
             if (c.first, c.second, c.task) == of and keys & {run["key"] for run in c.runs}:
-                found[c.first, c.task] = c.said
+                found[c.first, c.task] = c
     return found
 
 
 def differences(
     found: Sequence[Against],
     margins: Mapping[str, float],
-    declared: Mapping[tuple[str, str], str] = MappingProxyType({}),
+    declared: Mapping[tuple[str, str], Comparison] = MappingProxyType({}),
 ) -> Saved:
     """Comparisons that are judged together: numbers, and texts.
 
@@ -77,11 +77,13 @@ def differences(
     margins : mapping
         By task the margin that was declared, which seeds are to find.
     declared : mapping
-        By model and task the verdict of what was declared before its runs: it has no other.
+        By model and task what was declared before its runs: it has no other verdict than that.
     """
     flat, rows = [], []
     for one in found:
-        d, open_, said = one.difference, None, declared.get((one.model.model, one.model.task))
+        d, open_, own = one.difference, None, declared.get((one.model.model, one.model.task))
+        verdict, flaws = (own.said, own.flaws) if own else (one.verdict, one.flaws)
+        reasons = "; ".join(flaws) if verdict.endswith(NOT_COUNTED) else ""
         adjusted = math.nan if math.isnan(d.p) else one.adjusted_p  # one pair has no p
         if one.verdict == "undecided":
             open_ = sought(d, margins.get(one.model.task), len(found))
@@ -96,8 +98,8 @@ def differences(
                 DETECTABLE: known(d.detectable_among(len(found)), one.model.unit.number),
                 NEEDED: "" if open_ is None else open_.count,
                 "verdict, exploratory": Cell.of(
-                    f"as declared: {said}" if said else one.verdict,
-                    notes=("; ".join(one.flaws),) if one.verdict.endswith(NOT_COUNTED) else (),
+                    f"as declared: {verdict}" if own else verdict,
+                    notes=(reasons,) if reasons else (),
                 ),
             }
         )
@@ -113,9 +115,9 @@ def differences(
                 "minimum_detectable_effect": d.detectable_among(len(found)),
                 "seeds_needed": None if open_ is None else open_.needed,
                 "replicates": d.count_first,
-                "verdict": said or one.verdict,
-                "declared": said is not None,
-                "not_counted": "; ".join(one.flaws),
+                "verdict": verdict,
+                "declared": own is not None,
+                "not_counted": "; ".join(flaws),
                 "trained": ", ".join(one.trained),
             }
         )

@@ -285,6 +285,27 @@ def test_training_that_was_cut_off_keeps_a_verdict_from_being_counted() -> None:
     assert not warned(f"{B} gained", found)
 
 
+def test_patience_that_ends_a_model_that_still_learns_is_told() -> None:
+    """The longer its runs, the better they are."""
+    rising, ranks = [0.90, 0.92, 0.89, 0.91, 0.93], [1, 3, 0, 2, 4]
+
+    def of_runs(lengths: list[int], **more: Any) -> Comparison:
+        sides = [trained(A, rising, PATIENT), trained(B, LOW, PATIENT)]
+        for record, length in zip(sides[0], lengths, strict=True):
+            record["epochs"] = record["epochs"] + record["epochs"][-1:] * length
+        return judged(design(metric="accuracy", **more), [*sides[0], *sides[1]])
+
+    found = of_runs(ranks)
+    assert warned(f"unfinished training: the longer a run of {A}, the higher its accuracy", found)
+    assert warned("(Kendall's tau 1.00, p = 0.008; 89.00 % after 5 epochs, 93.00 % after 9)", found)
+    assert not any("ended it" in flaw for flaw in found.flaws), "chance finds it now and then"
+    falling = [4 - rank for rank in ranks]
+    assert warned(f"a run of {A}, the lower its acc", of_runs(falling, higher_is_better=False))
+    for lengths in (falling, [0] * 5, [0, 0, 0, 0, 1]):
+        assert not warned("the longer a run", of_runs(lengths))
+    assert not warned("the longer a run", of_runs(ranks, folds=5, units="folds"))
+
+
 def test_where_patience_ends_nothing_a_quarter_of_the_epochs_is_the_end() -> None:
     epochs = [0.5, 0.6, 0.65, 0.7, 0.72, 0.74, 0.76, 0.78]
     for patience, last in ((8, 2), (20, 2), (3, 3)):

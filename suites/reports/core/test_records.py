@@ -43,7 +43,10 @@ def test_runs_are_of_the_machine_that_made_them_wherever_they_are_shown() -> Non
     said = f"{titles[0]} (2); {titles[1]} (1)"
     assert device.made_on(records[:3]) == said
     assert device.of_others("run") == f"Begun elsewhere, and gone on with here (runs): cr: {said}."
-    assert replace(device, records=records[:1]).of_others("run") == ""
+    assert device.footer("run").startswith(f"{titles[1]} and {titles[0]}; commit")
+    alone = replace(device, records=records[:1])
+    assert (alone.of_others("run"), alone.footer("run")[:20]) == ("", titles[1][:20])
+    assert titles[0] not in alone.footer("run")
 
 
 def test_what_goes_on_elsewhere_takes_no_runs_from_what_was_declared_beside_it() -> None:

@@ -122,6 +122,10 @@ def test_what_was_declared_before_its_runs_has_one_verdict(source: Source) -> No
         shown = page.differences_to_baseline().plain
         (line,) = [one for one in shown.splitlines() if " − " in one and one[0] == "|"]
         assert line.split("|")[-2].strip() == said
+    near = [v + 0.01 * (i % 2) for i, v in enumerate(LOW)]  # by the page, without margin, undecided
+    found = on(source, compared("x", first=near, second=LOW, margin=0.1, steps=14)).devices[0]
+    shown = Corpora(source, found, Output(None, "p")).differences_to_baseline().plain
+    assert "as declared: practically equal (not counted)<br>14 and 10 steps |" in shown
 
 
 def test_what_was_not_trained_alike_is_told_of_what_is_undecided_too(source: Source) -> None:
