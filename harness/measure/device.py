@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -136,14 +135,13 @@ def environment() -> dict[str, Any]:
 
 
 def _refuse_unseen(version: str, built: str | None) -> None:
-    """Measuring the CPU of a GPU box without a word would answer another question."""
-    if gpu.all_hidden():
-        return
-    found = gpu.driver()
-    if found.gpus:
+    """Measuring the CPU of a GPU box would answer another question."""
+    found = gpu.Driver() if gpu.all_hidden() else gpu.driver()
+    if found.version:
+        what = f"{found.gpus[0]} is here" if found.gpus else "it lists no GPU (was one lost?)"
         raise UsageError(
-            f"{found.gpus[0]} is here (driver {found.version}), but torch {version} (built "
-            f"{built or 'without CUDA'}) does not see it; attnbench doctor says what to do, "
+            f"NVIDIA's driver {found.version}: {what}, and torch {version} (built "
+            f"{built or 'without CUDA'}) sees none; attnbench doctor says what to do, "
             "--device cpu measures the CPU"
         )
 
@@ -154,7 +152,7 @@ def fingerprint(device: str) -> dict[str, Any]:
     Parameters
     ----------
     device : {"cpu", "cuda", "auto"}
-        ``auto`` is a GPU if there is one; not the CPU where there is one that torch does not see.
+        ``auto`` is a GPU if there is one; not the CPU where NVIDIA's driver is and torch sees none.
 
     Returns
     -------
@@ -166,8 +164,8 @@ def fingerprint(device: str) -> dict[str, Any]:
     Raises
     ------
     UsageError
-        If CUDA is asked for and not there; or for ``auto``, where a GPU is there, not hidden by
-        CUDA_VISIBLE_DEVICES, and torch does not see it.
+        If CUDA is asked for and not there; or for ``auto``, where NVIDIA's driver is there, its
+        GPUs not hidden by CUDA_VISIBLE_DEVICES, and torch sees none.
     """
     import torch
 
@@ -207,29 +205,14 @@ FINGERPRINT = "harness.measure.device:fingerprint"
 def device_fingerprint(device: str) -> dict[str, Any]:
     """Ask a child what is there: the driver itself never touches CUDA.
 
-    `UsageError` if the device is unknown or not there. A line on standard error where ``auto`` is
-    the CPU of a machine with NVIDIA's driver, which may have lost its GPU.
+    `UsageError` if the device is unknown or not there.
     """
     if device not in ("auto", "cpu", "cuda"):
         raise UsageError(f"unknown device {device!r}; use cpu, cuda or auto")
     outcome = run(FINGERPRINT, {"device": device}, Limits(seconds=120))
     if outcome.status != "ok":
         raise UsageError(outcome.detail)
-    found = dict(outcome.value)
-    if device == "auto" and found["device"] == "cpu":
-        _tell_without_gpu()
-    return found
-
-
-@cache
-def _tell_without_gpu() -> None:
-    """Once a process; nothing where GPUs are hidden on purpose."""
-    if not gpu.all_hidden() and (version := gpu.driver().version):
-        print(
-            f"attnbench: NVIDIA's driver {version} is here and lists no GPU: the CPU is taken; "
-            "attnbench doctor says what to do, --device cpu takes it without a word",
-            file=sys.stderr,
-        )
+    return dict(outcome.value)
 
 
 def machine_memory() -> int | None:
