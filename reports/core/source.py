@@ -91,6 +91,14 @@ class DeviceRecords:
         """How many of some records each machine made, by its title."""
         return Counter(self._elsewhere.get(r.get("session"), self.title) for r in records)
 
+    @property
+    def machines(self) -> dict[str, str]:
+        """The day of its first session, by machine: itself, and those that it has records from."""
+        found: dict[str, str] = {}
+        for s in self.sessions:  # the oldest first
+            found.setdefault(self._elsewhere.get(s.get("session"), self.title), str(s.get("at")))
+        return found
+
     @cached_property
     def _elsewhere(self) -> dict[Any, str]:
         """By session the title of another machine, of what was brought from it."""

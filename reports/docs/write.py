@@ -7,6 +7,7 @@ draws the same data a little differently.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ README = Path("README.md")
 PAGES = ("speed", "training", "claims", "calibration")
 BEGIN = "<!-- attnbench report --docs: begin -->"
 END = "<!-- attnbench report --docs: end -->"
+MACHINES = "<!-- machines -->"
+"""Where a page's template has the list of those that it names."""
 
 
 def values_of(
@@ -112,7 +115,39 @@ def marked(text: str, inside: str) -> str:
     return f"{before}{BEGIN}\n\n{inside.strip()}\n\n{END}{after}"
 
 
-def texts(root: Path, values: Mapping[str, Any]) -> dict[Path, str]:
+def numbered(text: str, titles: Sequence[str]) -> str:
+    """A page with *machine 2* for a title, and a list of those that it names at its mark.
+
+    Parameters
+    ----------
+    titles : sequence of str
+        Of all machines; a machine's place among them is its number, on whatever page.
+    """
+    numbers = {title: f"machine {at + 1}" for at, title in enumerate(titles)}
+    used: set[str] = set()
+
+    def number(found: re.Match[str]) -> str:
+        used.add(found["title"])
+        short = numbers[found["title"]]
+        begins = found["begin"] is not None
+        return (found["begin"] or "") + (short.capitalize() if begins else short)
+
+    # One title may begin with another, which has more variables or is told from a twin.
+    every = "|".join(re.escape(title) for title in sorted(titles, key=len, reverse=True))
+    if every:
+        one = rf"(?P<begin>^(?:#+ )?)?(?P<title>{every})(?!, \w+=| \[)"
+        text = re.sub(one, number, text, flags=re.MULTILINE)
+    lines = [f"- {numbers[title]}: {title}" for title in titles if title in used]
+    return text.replace(MACHINES, "\n".join(lines))
+
+
+def machines(source: Source) -> list[str]:
+    """Titles of all that some records were made on, the oldest first."""
+    found = [one for device in source.devices for one in device.machines.items()]
+    return list(dict.fromkeys(title for title, _ in sorted(found, key=lambda one: one[1])))
+
+
+def texts(root: Path, values: Mapping[str, Any], titles: Sequence[str]) -> dict[Path, str]:
     """The generated pages and the README, by their path below the root."""
     # Not escaped: Markdown, whose tables escape what stands in them.
     templates = environment(TEMPLATES / "docs", escape=False)
@@ -120,7 +155,7 @@ def texts(root: Path, values: Mapping[str, Any]) -> dict[Path, str]:
         name: templates.get_template(f"{name}.md.jinja").render(values)
         for name in (*PAGES, "readme")
     }
-    found = {RESULTS / f"{name}.md": filled[name] for name in PAGES}
+    found = {RESULTS / f"{name}.md": numbered(filled[name], titles) for name in PAGES}
     readme = (root / README).read_text(encoding="utf-8")
     return {**found, README: marked(readme, filled["readme"])}
 
@@ -162,7 +197,7 @@ def write(root: Path, source: Source | None = None, check: bool = False) -> list
         mark, path = f"<!-- data {digest} -->\n", PICTURES / f"{name}.svg"
         if not ((root / path).is_file() and (root / path).read_text("utf-8").endswith(mark)):
             stale[path] = with_dark(svg(figure)).rstrip() + f"\n{mark}"
-    for path, text in texts(root, values).items():
+    for path, text in texts(root, values, machines(source)).items():
         if not (root / path).is_file() or (root / path).read_text("utf-8") != text:
             stale[path] = text
     wanted = {PICTURES / f"{name}.svg" for name in figures}

@@ -47,6 +47,7 @@ def test_runs_are_of_the_machine_that_made_them_wherever_they_are_shown() -> Non
     alone = replace(device, records=records[:1])
     assert (alone.of_others("run"), alone.footer("run")[:20]) == ("", titles[1][:20])
     assert titles[0] not in alone.footer("run")
+    assert list(device.machines) == titles[::-1]
 
 
 def test_what_goes_on_elsewhere_takes_no_runs_from_what_was_declared_beside_it() -> None:

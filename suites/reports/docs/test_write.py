@@ -100,6 +100,19 @@ def test_a_readme_without_a_place_is_told_so(tmp_path: Path) -> None:
         write.write(tmp_path)
 
 
+def test_a_page_names_machines_by_numbers_that_it_lists() -> None:
+    """The same number on every page; of a name that is longer than a known one nothing is cut."""
+    titles = ["EPYC, 2 threads", "EPYC, 2 threads, OMP=1", "Xeon, 2 threads"]
+    text = f"{write.MACHINES}\n\n## {titles[1]}: N = 64\n\n{titles[0]}:\n\nby {titles[1]} (3)"
+    assert write.numbered(text, titles) == (
+        "- machine 1: EPYC, 2 threads\n- machine 2: EPYC, 2 threads, OMP=1\n\n"
+        "## Machine 2: N = 64\n\nMachine 1:\n\nby machine 2 (3)"
+    )
+    for other in ("EPYC, 2 threads, MKL=x", "EPYC, 2 threads [ab12cd]"):
+        assert write.numbered(f"on {other}", titles) == f"on {other}"
+    assert write.numbered("on an EPYC", []) == "on an EPYC"
+
+
 def test_only_with_docs_there_is_a_check(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["report", "--check"]) == 2
     assert "expected attnbench report --docs --check" in capsys.readouterr().err
