@@ -148,6 +148,14 @@ def told_apart(rng: Generator, count: int, models: int, spread: float, better: i
     return any(side <= good or not side & good for side in sides)
 
 
+def told_from_all(rng: Generator, count: int, models: int, ahead: float) -> bool:
+    """Models ranked over seeds, the first ahead of equal others: told apart from every one."""
+    values = 5 * rng.normal(size=count) + rng.normal(size=(models, count))
+    values[0] += ahead
+    found = ties({str(number): row.tolist() for number, row in enumerate(values)})
+    return all(p.adjusted_p < ALPHA for p in found.pairs if "0" in (p.first, p.second))
+
+
 def _p_better(d: MeanDifference, margin: float) -> float:
     found = chances(d, True, margin)
     assert found is not None
@@ -161,6 +169,12 @@ def better_by(rng: Generator, count: int, correlation: float, margin: float) -> 
     """
     shift = margin * _sd(correlation)
     return _p_better(_paired(rng, count, correlation, shift), shift) < ALPHA
+
+
+def better_beyond(rng: Generator, count: int, beyond: float, margin: float) -> bool:
+    """The truth lies beyond the margin, both in deviations of differences: P(better) is 95 %."""
+    d = _paired(rng, count, 0.5, margin + beyond)  # whose differences have a deviation of 1
+    return _p_better(d, margin) > 1 - ALPHA
 
 
 def better_by_folds(rng: Generator, folds: int, margin: float) -> bool:
@@ -312,22 +326,27 @@ def pigeonhole(rng: Generator, **sizes: Any) -> bool:
     return bool(low > 0 or high < 0)
 
 
+def _degrees(rng: Generator, worse: float = 0.0, **sizes: Any) -> tuple[np.ndarray, np.ndarray]:
+    """`_said`; the second model errs more, by a deviation at every example."""
+    said, truth = _said(rng, **sizes)
+    if worse:
+        said[1] += worse * rng.normal(size=said[1].shape)
+    return said, truth
+
+
 def correlation_over_examples(rng: Generator, **sizes: Any) -> bool:
     """Degrees, Pearson's correlation over seeds and test examples: p below alpha."""
-    said, truth = _said(rng, **sizes)
+    said, truth = _degrees(rng, **sizes)
     parts = [np.array([correlation_parts(run, truth) for run in side]) for side in said]
     return crossed(parts[0] - parts[1]).p < ALPHA
 
 
-def one_pair(rng: Generator, examples: int, by_example: float) -> bool:
+def one_pair(rng: Generator, **sizes: Any) -> bool:
     """One run of each model, classes: McNemar's p below alpha."""
-    return (
-        mcnemar(*_right(rng, seeds=1, examples=examples, by_seed=0, by_example=by_example)[:, 0])
-        < ALPHA
-    )
+    return mcnemar(*_right(rng, seeds=1, by_seed=0, **sizes)[:, 0]) < ALPHA
 
 
-def one_pair_of_degrees(rng: Generator, examples: int, by_example: float) -> bool:
+def one_pair_of_degrees(rng: Generator, **sizes: Any) -> bool:
     """One run of each model, degrees: the bootstrapped p of both correlations below alpha."""
-    said, truth = _said(rng, 1, examples, by_seed=0, by_example=by_example)
+    said, truth = _degrees(rng, seeds=1, by_seed=0, **sizes)
     return correlation_p([(said[0, 0], said[1, 0])], truth)[0] < ALPHA
