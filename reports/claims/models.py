@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.experiments.costs import epoch_seconds
+from harness.experiments.estimate import sought
 from harness.experiments.replicates import unit_of
 from harness.experiments.warnings import selecting_everything, training_flaws
 from harness.stats import ALPHA, compare_means, judged_p, ratio_interval, t_interval
@@ -133,7 +134,9 @@ def accuracy_difference(claim: Claim, device: DeviceFrames) -> Evidence:
         # Without spread the interval is a point, and says nothing.
         answer = "undecided" if d.low == d.high and not p_value < ALPHA else None
     how = recipes_told({m.model: m.runs for m in (first, second)})
-    said = f"{said}; p = {judged_p(d):.2g}; {how}; declared in no family."
+    # Where nothing is shown, what could have been.
+    open_ = sought(d, None, 1).short(unit) if d.low < d.high and d.low <= 0 <= d.high else ""
+    said = f"{said}; p = {judged_p(d):.2g}{open_}; {how}; declared in no family."
     scale = unit.scale if first.higher_is_better else -unit.scale
     return of_difference(d, scale, said, keys, answer, p_value)
 

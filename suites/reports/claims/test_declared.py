@@ -186,6 +186,10 @@ def test_without_a_declaration_the_ledger_says_so() -> None:
     found = verdict(trained("mtsa.fused"))
     assert found.verdict == "reproduced"
     assert "declared in no family" in found.reason
+    assert "detectable" not in found.reason
+    found = verdict(trained("mtsa.fused", gain=0.001))
+    assert found.verdict == "undecided"
+    assert "p = 0.7 (detectable 0.86 points; 283 seeds needed);" in found.reason
 
 
 def test_an_average_over_domains_is_judged_over_domains() -> None:
