@@ -152,10 +152,10 @@ def texts(root: Path, values: Mapping[str, Any], titles: Sequence[str]) -> dict[
     # Not escaped: Markdown, whose tables escape what stands in them.
     templates = environment(TEMPLATES / "docs", escape=False)
     filled = {
-        name: templates.get_template(f"{name}.md.jinja").render(values)
+        name: numbered(templates.get_template(f"{name}.md.jinja").render(values), titles)
         for name in (*PAGES, "readme")
     }
-    found = {RESULTS / f"{name}.md": numbered(filled[name], titles) for name in PAGES}
+    found = {RESULTS / f"{name}.md": filled[name] for name in PAGES}
     readme = (root / README).read_text(encoding="utf-8")
     return {**found, README: marked(readme, filled["readme"])}
 
