@@ -23,6 +23,11 @@ class BadSize(BadOption):
     """Such a configuration by its width and heads alone."""
 
 
+def few_tokens(tokens: int, d_in: int) -> bool:
+    """Whether a pass over weights of d_in rows takes longer than products with so many tokens."""
+    return 4 * tokens <= d_in
+
+
 @dataclass(frozen=True)
 class Size:
     """The sizes that a formula for operations, bytes or parameters depends on.
@@ -55,6 +60,12 @@ class Size:
     training: bool = False
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
     device: str = "cpu"
+
+    @property
+    def few(self) -> bool:
+        """Whether training multiplies by each weight by itself: see `reference_impls.merged`."""
+        wide = self.item_bytes >= 4 and self.device == "cpu"
+        return wide and few_tokens(self.batch * self.length, self.d_in)
 
     @property
     def pairs(self) -> int:

@@ -3,7 +3,8 @@
 A layer that multiplies the same input by several weights does so once, with their columns in one
 matrix. Putting them together costs a pass over all of them, at each call: nothing for a long batch,
 a third of the time for a short one. In evaluation the weights do not change from call to call, so
-that the matrix is kept. In training it is made anew, as a part of the graph.
+that the matrix is kept. In training it is made anew, as a part of the graph; or, of `few` tokens,
+each weight is multiplied by itself.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
+
+from reference_impls.mechanism import few_tokens
 
 T = TypeVar("T")
 MOST_KEPT = 64
@@ -33,6 +36,26 @@ def side_by_side(*weights: Tensor) -> Tensor:
     if len({weight.shape[2] for weight in weights}) == 1:
         return torch.cat(turned, dim=1).flatten(1)
     return torch.cat([weight.flatten(1) for weight in turned], dim=1)
+
+
+def few(x: Tensor) -> bool:
+    """Whether x [..., D] has so few tokens that its weights are not worth being put together.
+
+    On a CPU, up to a quarter as many as the weights have rows. Then it takes less time to multiply
+    each by itself than to write all of them, and their gradients, once more; of half precision not,
+    as oneDNN multiplies batches of that slowly.
+    """
+    if not x.is_cpu or x.dtype.itemsize < 4 or torch.compiler.is_compiling():
+        return False
+    return few_tokens(x.shape[:-1].numel(), x.shape[-1])
+
+
+def one_by_one(x: Tensor, *weights: Tensor) -> Tensor:
+    """``x @ side_by_side(*weights)`` for weights of one d, head by head."""
+    tokens = x.flatten(0, -2)
+    found = [torch.bmm(tokens.expand(len(w), *tokens.shape), w) for w in weights]  # [H, M, d]
+    joined = torch.cat([one.transpose(0, 1) for one in found], dim=1)  # [M, sum of H, d]
+    return joined.view(*x.shape[:-1], joined.shape[1] * joined.shape[2])
 
 
 def itself(weight: Tensor) -> Tensor:
@@ -104,6 +127,10 @@ class Merged:
         made: T = found.made
         return made
 
+    def apart(self, x: Tensor, weights: Sequence[Tensor]) -> bool:
+        """Whether x is better multiplied by each weight by itself: it is `few`, nothing is kept."""
+        return few(x) and not self._may_keep(weights)
+
     def product(
         self, x: Tensor, make: Callable[..., Tensor], *weights: Tensor, key: Hashable = None
     ) -> Tensor:
@@ -131,7 +158,8 @@ class Merged:
     ) -> Tensor:
         as_it_is = make is itself and weights[0].shape[1] % multiple == 0
         if not self._may_keep(weights) or as_it_is:
-            return x @ make(*weights)
+            alike = make is side_by_side and len({w.shape[2] for w in weights}) == 1
+            return one_by_one(x, *weights) if alike and few(x) else x @ make(*weights)
 
         def aligned(*weights: Tensor) -> tuple[Tensor, int]:
             matrix = make(*weights)

@@ -7,7 +7,7 @@ broadcasts, with two tensors over B x d x N x N and one product for the sums. `c
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -33,24 +33,22 @@ from reference_impls.checks import (
 )
 from reference_impls.masks import HeadMask, allowed, parse
 from reference_impls.mechanism import BadOption
-from reference_impls.merged import MergingModule
+from reference_impls.merged import MergingModule, itself
 
 MATRICES = ("dep_w", "head_w", "fi_w", "fa_w")
 BIASES = ("map_b", "f_b", "fi_b", "fa_b", "o_b")
 
 
-def _maps(*given: Tensor) -> tuple[Tensor, Tensor]:
-    """The blocks' map weights side by side, and their biases."""
-    half = len(given) // 2
-    return torch.cat(given[:half], dim=1), torch.cat(given[half:])
+def _maps(*given: Tensor) -> tuple[Tensor, ...]:
+    """The blocks' map weights, and their biases."""
+    return given
 
 
-def _reads(*given: Tensor) -> tuple[Tensor, Tensor]:
-    """Weights of keys, queries and gate side by side, and their biases, of which keys have none."""
+def _reads(*given: Tensor) -> tuple[Tensor, ...]:
+    """Weights of keys, queries and gate, and their biases, of which keys have none."""
     *weights, f_b, fi_b, fa_b, o_b = given
     # Not `stack(...).sum(0)`: its gradients are views of one memory, which `.grad` would share.
-    biases = torch.cat([torch.zeros_like(f_b), f_b, fi_b + fa_b + o_b])
-    return torch.cat(weights, dim=1), biases
+    return (*weights, torch.zeros_like(f_b), f_b, fi_b + fa_b + o_b)
 
 
 @dataclass(frozen=True)
@@ -132,17 +130,40 @@ class DirectedBlocks(MergingModule):
         """Each block's h = f(x map_w + map_b): [..., D] -> [..., d]."""
         prefixes = [prefix for prefix, _ in self.blocks]
         given = [self.weight(p, name) for name in ("map_w", "map_b") for p in prefixes]
-        weight, bias = self.merged.of(_maps, *given)
-        h = in_place(self.activation)(torch.addmm(bias, x.flatten(0, -2), weight))
-        return h.view(*x.shape[:-1], len(prefixes), h.shape[1] // len(prefixes)).unbind(-2)
+        return self._products(x, _maps, given, in_place(self.activation))
+
+    def _products(
+        self,
+        x: Tensor,
+        make: Callable[..., tuple[Tensor, ...]],
+        given: Sequence[Tensor],
+        then: Callable[[Tensor], Tensor] = itself,
+    ) -> tuple[Tensor, ...]:
+        """Products of x [..., D] with weights [D, d], [..., d] each.
+
+        `make` returns the weights, and behind them as many biases.
+        """
+        tokens, shape = x.flatten(0, -2), x.shape[:-1]
+        if self.merged.apart(x, given):
+            made = make(*given)
+            half = len(made) // 2
+            pairs = zip(made[half:], made[:half], strict=True)
+            return tuple(then(torch.addmm(b, tokens, w)).view(*shape, len(b)) for b, w in pairs)
+
+        def joined(*given: Tensor) -> tuple[Tensor, Tensor]:
+            made = make(*given)
+            half = len(made) // 2
+            return torch.cat(made[:half], dim=1), torch.cat(made[half:])
+
+        weight, bias = self.merged.of(joined, *given, key=make)
+        width = given[0].shape[1]
+        found = then(torch.addmm(bias, tokens, weight))
+        return found.view(*shape, len(bias) // width, width).unbind(-2)
 
     def block(self, h: Tensor, prefix: str, pairs: Pairs) -> Tensor:
         """DiSA in one direction with its fusion gate: [B, N, d] -> [B, R, d]."""
         given = [self.weight(prefix, name) for name in (*MATRICES[:3], *BIASES[1:])]
-        weight, bias = self.merged.of(_reads, *given)
-        product = torch.addmm(bias, h.flatten(0, 1), weight)
-        batch, n, d = h.shape
-        dependent, head, gate = product.view(batch, n, 3, d).unbind(2)  # [B, N, d]
+        dependent, head, gate = self._products(h, _reads, given)  # [B, N, d]
         a = self.attend(h, dependent, head, pairs)  # [B, R, d]
         if pairs.rows is not None:
             h, gate = h[:, pairs.rows], gate[:, pairs.rows]

@@ -90,8 +90,11 @@ def _fused(s: Size, cut: int) -> float:
     w, output, layers = 3 * s.d_in * s.d_out, s.d_out**2, 2 * s.d_out**2 // s.heads
     if not s.training:
         return float(5 * f + scores)  # q, k, v, s, the attended values and the output
+    # Of many tokens the weights side by side, of few the gradient of x head by head.
+    beside = s.heads * i if s.few else w
     held = max(
         output + 11 * f + scores + cut,  # q, k, v, s, a, denominators; gradients; the output
-        2 * w + output + layers + i + 9 * f,  # gradients of q, k, v, s, x and the weights; q, k, v
+        # gradients of q, k, v, s, x and the weights; q, k, v
+        w + beside + output + layers + i + 9 * f,
     )
     return float(held)

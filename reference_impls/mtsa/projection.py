@@ -3,12 +3,13 @@
 Beside x and the product q | k | v nothing is kept of many tokens: the scores' hidden layer is
 computed again. The gradients of q, k and v meet their weights as they come, each [B*N, H*d] where
 it is token-first: nothing is put together before the products, and nothing taken apart behind them.
+Of few tokens each head's weights are multiplied as they are.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from torch.nn.functional import pad
 from reference_impls.checks import ACTIVATIONS, in_place
 from reference_impls.kernels import sizes
 from reference_impls.mechanism import Unsupported
+from reference_impls.merged import few
 
 FEW_TOKENS = 512
 """Up to this many what a backward pass would make again is kept: it is less than the weights."""
@@ -75,6 +77,54 @@ def columns_of(*weights: Tensor) -> Tensor:
     return out
 
 
+def scaled_product(a: Tensor, b: Tensor, share: float, to: Tensor | None = None) -> Tensor:
+    """For each head share * a @ b, added to `to` in place where that is given."""
+    if to is not None:
+        return to.baddbmm_(a, b, alpha=share)
+    return torch.baddbmm(a.new_empty(()), a, b, beta=0, alpha=share)
+
+
+def shares(q_w: Tensor) -> tuple[float, float, float]:
+    """What queries, keys and values are multiplied by: queries by 1 / sqrt(d_i), eq. 8."""
+    return 1 / math.sqrt(q_w.shape[2]), 1.0, 1.0
+
+
+def backward_by_head(
+    x: Tensor, weights: Sequence[Tensor], gradients: Sequence[Tensor], wanted: bool
+) -> tuple[Tensor | None, list[Tensor]]:
+    """Gradients of x [M, D], where wanted, and of q_w, k_w, v_w from those of q, k, v [H, M, d]."""
+    each, by = x.t().expand(len(weights[0]), *x.t().shape), shares(weights[0])
+    of_w = [scaled_product(each, g, share) for g, share in zip(gradients, by, strict=True)]
+    per_head = None  # [H, M, D]
+    for g, w, share in zip(gradients, weights, by, strict=True) if wanted else ():
+        per_head = scaled_product(g, w.transpose(1, 2), share, per_head)
+    return None if per_head is None else per_head.sum(0), of_w
+
+
+def backward_by_columns(
+    x: Tensor,
+    weights: Sequence[Tensor],
+    gradients: Sequence[Tensor],
+    wanted: bool,
+    weight: Tensor | None,
+) -> tuple[Tensor | None, list[Tensor]]:
+    """The same of many tokens; `weight` is what `columns_of` returned, if it was kept."""
+    columns = [flat(gradient) for gradient in gradients]  # [M, H*d]
+    of_x = None
+    if wanted:
+        weight = columns_of(*weights) if weight is None else weight
+        backs = weight.t().split([column.shape[1] for column in columns])  # [H*d, D]
+        for column, back in zip(columns, backs, strict=True):
+            of_x = column @ back if of_x is None else of_x.addmm_(column, back)
+    of_w = [
+        torch.addmm(x.new_empty(()), x.t(), column, beta=0, alpha=share)
+        .view(x.shape[1], len(weights[0]), -1)
+        .transpose(0, 1)
+        for column, share in zip(columns, shares(weights[0]), strict=True)
+    ]
+    return of_x, of_w
+
+
 class Projection(torch.autograd.Function):
     """``(x [M, D], q_w, k_w, v_w, s1_w, s1_b, s2_w, s2_b, sigma_m) -> q, k, v, s``, [H, M, d].
 
@@ -96,13 +146,18 @@ class Projection(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Eq. 7 and 9 with sigma_s = identity; q, k and v are views of one product."""
         # No `setup_context`: torch would read the signature of this function at every call.
-        heads = q_w.shape[0]
-        widths = [heads * weight.shape[2] for weight in (q_w, k_w, v_w)]
-        weight = columns_of(q_w, k_w, v_w)
-        q, k, v = (
-            part.unflatten(1, (heads, -1)).transpose(0, 1)
-            for part in (x @ weight).split(widths, dim=1)
-        )
+        heads, weight = q_w.shape[0], None
+        if few(x):
+            each = x.expand(heads, *x.shape)
+            parts = zip((q_w, k_w, v_w), shares(q_w), strict=True)
+            q, k, v = (scaled_product(each, w, share) for w, share in parts)
+        else:
+            widths = [heads * w.shape[2] for w in (q_w, k_w, v_w)]
+            weight = columns_of(q_w, k_w, v_w)
+            q, k, v = (
+                part.unflatten(1, (heads, -1)).transpose(0, 1)
+                for part in (x @ weight).split(widths, dim=1)
+            )
         ctx.activation, ctx.widths = activation, (s1_b.shape[1], s2_b.shape[1])
         # Of fewer tokens than the weights have rows, a pass over those takes more than it saves.
         ctx.padding = len(x) >= s1_w.shape[1]
@@ -140,19 +195,10 @@ class Projection(torch.autograd.Function):
         # Not into what came in: others may hold it.
         gk = torch.add(gk, torch.bmm(gh, back)[..., :d_i], out=torch.empty_like(gk))
         del gh
-        columns = [flat(gradient) for gradient in (gq, gk, gv)]  # [M, H*d]
-        of_x = None
-        if ctx.needs_input_grad[0]:
-            weight = columns_of(q_w, k_w, v_w) if weight is None else weight
-            backs = weight.t().split([column.shape[1] for column in columns])  # [H*d, D]
-            for column, back in zip(columns, backs, strict=True):
-                of_x = column @ back if of_x is None else of_x.addmm_(column, back)
-        shares = (1 / math.sqrt(q_w.shape[2]), 1.0, 1.0)
-        of_w = [
-            torch.addmm(x.new_empty(()), x.t(), column, beta=0, alpha=share)
-            .view(x.shape[1], len(q_w), -1)
-            .transpose(0, 1)
-            for column, share in zip(columns, shares, strict=True)
-        ]
+        of_parts, weights, wanted = (gq, gk, gv), (q_w, k_w, v_w), ctx.needs_input_grad[0]
+        if few(x):
+            of_x, of_w = backward_by_head(x, weights, of_parts, wanted)
+        else:
+            of_x, of_w = backward_by_columns(x, weights, of_parts, wanted, weight)
         of_s2_b = s1_b.new_zeros((s1_b.shape[0], width))
         return of_x, *of_w, of_s1_w, of_s1_b, of_s2_w, of_s2_b, None

@@ -115,12 +115,17 @@ def _with_positions(s: Size, output: int, kept: int) -> float:
     p, f, i, w = s.pairs, s.features, s.inputs, 3 * s.d_in * s.d_out
     if not s.training:
         return _forward(s, i, bool(output))
+    # Of few tokens the weights are not put side by side; the gradient of x comes head by head.
+    joined, by_head = (0, s.heads * i) if s.few else (w, 0)
     held = max(
-        i + w + 3 * f,  # x with positions, the weights side by side, q k v
-        i + w + 2 * p + 5 * f,  # scores and softmax: as above, and the copies of q and k are kept
-        i + w + p + kept * f,  # end of the forward pass
-        i + w + output + 3 * p + 4 * f,  # softmax, its gradient, the scores': q k, v's and output
-        2 * i + 2 * w + output + 4 * f,  # gradients of x and of the weights from that of q k v
+        i + joined + 3 * f,  # x with positions, the weights side by side, q k v
+        # scores and softmax: as above, and the copies of q and k are kept
+        i + joined + 2 * p + 5 * f,
+        i + joined + p + kept * f,  # end of the forward pass
+        # softmax, its gradient, the scores': q k v's and output
+        i + joined + output + 3 * p + 4 * f,
+        # gradients of x and of the weights from that of q k v
+        2 * i + by_head + w + joined + output + 4 * f,
     )
     return float(s.item_bytes * held)
 

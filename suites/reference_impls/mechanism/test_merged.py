@@ -17,6 +17,7 @@ from torch.func import functional_call
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from harness.verify.margin import check_case
 from reference_impls import merged
 from reference_impls.merged import MergingModule
 from suites.support.batches import (
@@ -85,6 +86,37 @@ def test_evaluation_puts_weights_together_once(name: str, variant: str) -> None:
     first = copies(module, x)
     assert first > 0 or variant != "default"
     assert copies(module, x) == first
+
+
+SHORT = ["multi_head.sdpa", "mtsa.fused", "disa.fused"]
+
+
+@pytest.mark.parametrize("name", SHORT)
+@pytest.mark.parametrize("tokens", [4, 17])  # of two samples each; weights have 32 rows and more
+def test_of_few_tokens_each_weight_is_multiplied_by_itself(
+    name: str, tokens: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the oracle's values and gradients, and without a pass over the weights."""
+    asked, made = merged.few, []
+
+    def few(x: Tensor) -> bool:
+        made.append(asked(x))
+        return made[-1]
+
+    for place in ("reference_impls.merged", "reference_impls.mtsa.projection"):
+        monkeypatch.setattr(f"{place}.few", few)
+    heads = "" if name.startswith("disa") else "-H4"
+    found = check_case(f"{name}-B2-N{tokens}-D64{heads}-f32-training-cpu+1-thread")
+    assert found["verdict"] == "ok", found
+    assert any(made) == (tokens == 4)
+
+
+def test_what_is_few_depends_on_the_weights_and_where_they_are() -> None:
+    x = torch.zeros(2, 4, 32)
+    assert merged.few(x)
+    assert not merged.few(torch.zeros(3, 3, 32))
+    assert not merged.few(x.bfloat16())
+    assert not merged.few(x.to("meta"))
 
 
 def test_weights_that_were_converted_are_not_held_any_longer() -> None:
