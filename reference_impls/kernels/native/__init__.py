@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.library import custom_op, register_autograd, register_fake
 
 from reference_impls.checks import core_dtype, least_denominator
-from reference_impls.kernels import underflow
 from reference_impls.kernels.call import (
     COUNT,
     FLAT,
@@ -101,7 +100,7 @@ def _forward(call: KernelCall, save: bool) -> tuple[Tensor, Tensor, Tensor, Tens
     )
     problem.run("forward", own)
     if lost.value:
-        underflow.repair(call, a, flagged)
+        problem.run("repair", own)
     return a, flagged, inverse, highest
 
 
@@ -140,7 +139,7 @@ def native_backward(
     )
     problem.run("backward", own)
     if lost.value:
-        underflow.add_gradients(call, g, flagged, gradients)
+        problem.run("repair", own)
     return gradients
 
 

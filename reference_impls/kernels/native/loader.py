@@ -34,7 +34,7 @@ if sys.platform != "win32":
     import fcntl
 
 NAME = "attnbench_native"
-SOURCES = ("native.cpp", "forward.cpp", "backward.cpp", "directed.cpp")
+SOURCES = ("native.cpp", "forward.cpp", "backward.cpp", "repair.cpp", "directed.cpp")
 WANTED = ("-O3", "-march=native", "-fopenmp")
 """Flags of the compiler, each left out where it does not know it."""
 PATIENCE = 900.0

@@ -15,8 +15,13 @@ template <class T>
 void backward(const Problem& p);
 
 template <class C>
+void repair(const Problem& p, bool backward);
+
+template <class C>
 void directed(const Directed& p);
 
+extern template void repair<double>(const Problem&, bool);
+extern template void repair<float>(const Problem&, bool);
 extern template void directed<double>(const Directed&);
 extern template void directed<float>(const Directed&);
 extern template void forward<Double>(const Problem&);
@@ -68,6 +73,16 @@ extern "C" int attnbench_backward(const Problem* p, char* message, int64_t room)
       backward<Halves>(*p);
     else
       backward<Single>(*p);
+  });
+}
+
+extern "C" int attnbench_repair(const Problem* p, char* message, int64_t room) {
+  return guarded(message, room, [&] {
+    const bool backward = p->g.data;
+    if (p->q.kind == F64)
+      repair<double>(*p, backward);
+    else
+      repair<float>(*p, backward);
   });
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -12,6 +13,8 @@ import torch
 from torch import Tensor
 
 from harness.measure.run import dispatched
+from reference_impls.kernels import native
+from reference_impls.kernels.call import KernelCall
 from reference_impls.kernels.native import (
     attend,
     directed,
@@ -55,6 +58,30 @@ def test_every_size_of_tile(
         for options in ({"keep": 0.7}, {"padding": "holes"}):
             given: dict[str, Any] = {"n": 150, "masks": EVERY, "scale_t": scale_t, **options}
             assert_agrees(attend, Problem(**given).call(dtype))
+
+
+@pytest.mark.parametrize("scale_t", ["log_sigmoid", "identity"])
+@pytest.mark.parametrize("columns", [9, 1, None])
+def test_queries_that_are_computed_again_are_right_in_every_form(
+    scale_t: str, columns: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them, as no denominator is large enough; the results are those of the definition."""
+    monkeypatch.setattr(native, "least_denominator", lambda *_: math.inf)
+
+    def again(call: KernelCall) -> tuple[Tensor, Tensor]:
+        a, flagged = attend(call)
+        assert flagged.any()
+        return a, torch.zeros_like(flagged)
+
+    forms: list[dict[str, Any]] = [
+        {"keep": 0.7, "padding": "holes"},
+        {"d_i": 20, "d_v": 1 if columns == 1 else 9, "later": EVERY[::-1]},
+        {"d_i": 0},
+    ]
+    for form in forms:
+        given = {"n": 21, "d_v": 9, "columns": columns, "masks": EVERY, **form}
+        for dtype in (torch.float64, torch.float32, torch.bfloat16):
+            assert_agrees(again, Problem(scale_t=scale_t, **given).call(dtype))
 
 
 def test_without_products_of_bfloat16_it_computes_in_float32(
