@@ -1,10 +1,11 @@
 """Single queries with the whole softmax: for those whose denominators underflow in a fast path.
 
-A backend with a backward pass of its own has both mended in place, by `repair` and `add_gradients`:
-on a CPU the host decides, on CUDA kernels do it in every call, so that it looks at nothing; only
-where there is no Triton it waits and does look. In a compiled call both are operators: inside those
-alone values may be looked at. Where autograd differentiates (`core.exact`), `recomputed` does it on
-a CPU, and elsewhere `repaired`, an operator whose gradients stand beside those of the backend.
+A backend with a backward pass of its own has both mended in place, by `repair` and `add_gradients`
+(the native one does it itself, in ``native/repair.cpp``): on a CPU the host decides, on CUDA
+kernels do it in every call, so that it looks at nothing; only where there is no Triton it waits and
+looks. In a compiled call both are operators: inside those alone values may be looked at. Where
+autograd differentiates (`core.exact`), `recomputed` does it on a CPU, and elsewhere `repaired`, an
+operator whose gradients stand beside those of the backend.
 """
 
 from __future__ import annotations
