@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import math
 import os
 import statistics
 import subprocess
@@ -308,15 +309,19 @@ def test_it_agrees_with_torchs_own_timer_and_twice_the_calls_take_twice_the_time
 
     works = {20: _products(20), 40: _products(40)}
     timer = Timer("work()", globals={"work": works[20]})
-    # Interleaved, the least of many: all must see the same work on a noisy machine.
-    theirs: list[float] = []
-    ours: dict[int, list[float]] = {20: [], 40: []}
-    for _ in range(10):
+    # Interleaved, the least of many: all must see the same work on a noisy machine, which may be
+    # slow for seconds. What a clock adds of its own is there in every round.
+    theirs = math.inf
+    ours = {20: math.inf, 40: math.inf}
+    for rounds in range(60):
         for count, work in works.items():
-            ours[count].append(min(one(work, 20, 0.0, once=1.0).samples))
-        theirs.append(min(timer.timeit(1).mean for _ in range(20)))
-    assert min(ours[20]) == pytest.approx(min(theirs), rel=0.3)
-    assert 1.6 < min(ours[40]) / min(ours[20]) < 2.5
+            ours[count] = min(ours[count], *one(work, 20, 0.0, once=1.0).samples)
+        theirs = min(theirs, *(timer.timeit(1).mean for _ in range(20)))
+        alike = ours[20] == pytest.approx(theirs, rel=0.3)
+        if rounds >= 9 and alike and 1.6 < ours[40] / ours[20] < 2.5:
+            break
+    assert ours[20] == pytest.approx(theirs, rel=0.3)
+    assert 1.6 < ours[40] / ours[20] < 2.5
 
 
 @pytest.fixture(scope="module")
