@@ -23,9 +23,14 @@ class BadSize(BadOption):
     """Such a configuration by its width and heads alone."""
 
 
-def few_tokens(tokens: int, d_in: int) -> bool:
-    """Whether a pass over weights of d_in rows takes longer than products with so many tokens."""
-    return 4 * tokens <= d_in
+def few_tokens(tokens: int, d_in: int, item_bytes: int, device: str) -> bool:
+    """Whether so many are not worth weights of d_in rows being put together for them.
+
+    On a CPU, up to a quarter as many as the weights have rows. Then it takes less time to multiply
+    each by itself than to write all of them, and their gradients, once more; of half precision not,
+    as oneDNN multiplies batches of that slowly.
+    """
+    return device == "cpu" and item_bytes >= 4 and 4 * tokens <= d_in
 
 
 @dataclass(frozen=True)
@@ -64,8 +69,7 @@ class Size:
     @property
     def few(self) -> bool:
         """Whether training multiplies by each weight by itself: see `reference_impls.merged`."""
-        wide = self.item_bytes >= 4 and self.device == "cpu"
-        return wide and few_tokens(self.batch * self.length, self.d_in)
+        return few_tokens(self.batch * self.length, self.d_in, self.item_bytes, self.device)
 
     @property
     def pairs(self) -> int:

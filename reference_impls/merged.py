@@ -39,15 +39,10 @@ def side_by_side(*weights: Tensor) -> Tensor:
 
 
 def few(x: Tensor) -> bool:
-    """Whether x [..., D] has so few tokens that its weights are not worth being put together.
-
-    On a CPU, up to a quarter as many as the weights have rows. Then it takes less time to multiply
-    each by itself than to write all of them, and their gradients, once more; of half precision not,
-    as oneDNN multiplies batches of that slowly.
-    """
-    if not x.is_cpu or x.dtype.itemsize < 4 or torch.compiler.is_compiling():
+    """Whether x [..., D] has `few_tokens`; not while a call is compiled, for any number of them."""
+    if torch.compiler.is_compiling():
         return False
-    return few_tokens(x.shape[:-1].numel(), x.shape[-1])
+    return few_tokens(x.shape[:-1].numel(), x.shape[-1], x.dtype.itemsize, x.device.type)
 
 
 def one_by_one(x: Tensor, *weights: Tensor) -> Tensor:
@@ -158,8 +153,8 @@ class Merged:
     ) -> Tensor:
         as_it_is = make is itself and weights[0].shape[1] % multiple == 0
         if not self._may_keep(weights) or as_it_is:
-            alike = make is side_by_side and len({w.shape[2] for w in weights}) == 1
-            return one_by_one(x, *weights) if alike and few(x) else x @ make(*weights)
+            apart = make is side_by_side and few(x) and len({w.shape[2] for w in weights}) == 1
+            return one_by_one(x, *weights) if apart else x @ make(*weights)
 
         def aligned(*weights: Tensor) -> tuple[Tensor, int]:
             matrix = make(*weights)

@@ -39,16 +39,17 @@ MATRICES = ("dep_w", "head_w", "fi_w", "fa_w")
 BIASES = ("map_b", "f_b", "fi_b", "fa_b", "o_b")
 
 
-def _maps(*given: Tensor) -> tuple[Tensor, ...]:
+def _maps(*given: Tensor) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
     """The blocks' map weights, and their biases."""
-    return given
+    half = len(given) // 2
+    return given[:half], given[half:]
 
 
-def _reads(*given: Tensor) -> tuple[Tensor, ...]:
+def _reads(*given: Tensor) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
     """Weights of keys, queries and gate, and their biases, of which keys have none."""
     *weights, f_b, fi_b, fa_b, o_b = given
     # Not `stack(...).sum(0)`: its gradients are views of one memory, which `.grad` would share.
-    return (*weights, torch.zeros_like(f_b), f_b, fi_b + fa_b + o_b)
+    return weights, (torch.zeros_like(f_b), f_b, fi_b + fa_b + o_b)
 
 
 @dataclass(frozen=True)
@@ -135,25 +136,19 @@ class DirectedBlocks(MergingModule):
     def _products(
         self,
         x: Tensor,
-        make: Callable[..., tuple[Tensor, ...]],
+        make: Callable[..., tuple[Sequence[Tensor], Sequence[Tensor]]],
         given: Sequence[Tensor],
         then: Callable[[Tensor], Tensor] = itself,
     ) -> tuple[Tensor, ...]:
-        """Products of x [..., D] with weights [D, d], [..., d] each.
-
-        `make` returns the weights, and behind them as many biases.
-        """
+        """Products of x [..., D] with weights [D, d], each with its bias: [..., d] each."""
         tokens, shape = x.flatten(0, -2), x.shape[:-1]
         if self.merged.apart(x, given):
-            made = make(*given)
-            half = len(made) // 2
-            pairs = zip(made[half:], made[:half], strict=True)
-            return tuple(then(torch.addmm(b, tokens, w)).view(*shape, len(b)) for b, w in pairs)
+            pairs = zip(*make(*given), strict=True)
+            return tuple(then(torch.addmm(b, tokens, w)).view(*shape, len(b)) for w, b in pairs)
 
         def joined(*given: Tensor) -> tuple[Tensor, Tensor]:
-            made = make(*given)
-            half = len(made) // 2
-            return torch.cat(made[:half], dim=1), torch.cat(made[half:])
+            weights, biases = make(*given)
+            return torch.cat([*weights], dim=1), torch.cat([*biases])
 
         weight, bias = self.merged.of(joined, *given, key=make)
         width = given[0].shape[1]

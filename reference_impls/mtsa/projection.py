@@ -67,13 +67,13 @@ def columns_of(*weights: Tensor) -> Tensor:
     One pass over each, where no gradient is wanted; `torch.cat` would want those of queries divided
     in a copy of their own.
     """
-    heads, d_in, d_i = weights[0].shape
+    heads, d_in, _ = weights[0].shape
     widths = [heads * weight.shape[2] for weight in weights]
     out = weights[0].new_empty((d_in, sum(widths)))
     parts = out.split(widths, dim=1)
     for part, weight in zip(parts, weights, strict=True):
         part.view(d_in, heads, -1).copy_(weight.transpose(0, 1))
-    parts[0].mul_(1 / math.sqrt(d_i))
+    parts[0].mul_(shares(weights[0])[0])
     return out
 
 
