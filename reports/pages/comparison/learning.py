@@ -122,7 +122,7 @@ def _draw_curves(axes: Axes, c: Comparison, some: Sequence[DevCurves]) -> list[E
         at, height = [e for e, _ in one.chosen], [v for _, v in one.chosen]
         axes.plot(at, height, "o", label=f"{one.model}: chosen epochs", **dots)
         ends.append((float(longer[-1]), rest[-1], one.model, text_colour(ink)))
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
     bare(axes)
     axes.margins(x=0.02)
     right = max(x for x, *_ in ends)  # names that stand under each other never meet

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,19 @@ def test_a_family_has_a_panel_for_every_model_with_the_baseline_in_each() -> Non
     for model in (A, "disa.x"):
         names = set(drawn[drawn["panel"] == model]["series"])
         assert {f"{one}: median of 6 runs" for one in (model, B)} <= names
+
+
+def test_epochs_of_a_small_panel_are_written_apart() -> None:
+    told = {model: trained([250] * 6, 0.1 * i) for i, model in enumerate((A, "disa.x", B))}
+    records = [one for model, curves in told.items() for one in of_curves(model, curves)]
+    figure = learning.learning_curves(
+        conclude(family([A, "disa.x"], ["trec"]), records).comparisons
+    )
+    figure.canvas.draw()
+    for axes in figure.axes:
+        boxes = [label.get_window_extent() for label in axes.get_xticklabels() if label.get_text()]
+        assert len(boxes) > 2
+        assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
 
 
 def test_a_forest_has_a_line_for_every_model(many: Conclusion) -> None:
