@@ -8,26 +8,16 @@ from functools import partial
 from reference_impls import kernels
 from reference_impls.golden_rows import Adapted, Arrays, Config, float64
 from reference_impls.mechanism import Mechanism, Size, of_package
-from reference_impls.msmsa import tiles as cuts
-from reference_impls.msmsa.scales import Scale, parse_all
-from reference_impls.msmsa.tiles import Group, pieces, plan
+from reference_impls.msmsa import costs
+from reference_impls.msmsa.scales import parse_all
 
 
-def _scales(s: Size) -> tuple[Scale, ...]:
-    reading = s.options.get("width_reading", "total")
-    return parse_all(s.options.get("scales"), s.heads, reading)
-
-
-def _products(way: cuts.Way, s: Size) -> float:
+def _products(way: costs.Way, s: Size) -> float:
     """Products that an implementation does; one costs its forward for each gradient."""
-    costs = way(_scales(s), s.length, s.batch)
-    once = cuts.layer(costs, s.batch, s.length, s.d_in, s.d_out // s.heads, s.d_out)
+    reading = s.options.get("width_reading", "total")
+    of_heads = way(parse_all(s.options.get("scales"), s.heads, reading), s.length)
+    once = costs.layer(of_heads, s.batch, s.length, s.d_in, s.d_out // s.heads, s.d_out)
     return once * (3 if s.training else 1)
-
-
-def _groups(s: Size) -> list[Group]:
-    """How "windowed" computes the scales."""
-    return plan(_scales(s), s.length, s.batch)
 
 
 def _parameters(s: Size) -> int:
@@ -43,17 +33,8 @@ def _layer_parameters(s: Size) -> int:
 def _transient(s: Size) -> float:
     """Of "windowed": projections, attended values side by side and the output, 6 numbers per token
     and feature, about 11 in training, where the parts of a head count too.
-
-    A fused kernel holds no scores, but the mask as numbers: that of a tile, or of all pairs.
     """
-    features = s.batch * s.length * s.d_out
-    masks = 0.0
-    for group in _groups(s):
-        if group.method == "all":
-            masks += len(group.heads) * s.length**2
-        elif group.method == "tiles":
-            masks += sum(p.tile * p.band for p in pieces(group.half, group.tile, s.length))
-    return s.item_bytes * ((11 if s.training else 6) * features + masks)
+    return s.item_bytes * (11 if s.training else 6) * s.batch * s.length * s.d_out
 
 
 GOLDEN_OPTIONS = ("heads", "scales", "width_reading", "scaling", "layer", "ln_epsilon")
@@ -68,16 +49,14 @@ def from_golden(config: Config, arrays: Arrays) -> Adapted:
     return options, weights, arrays["o_w"].shape[1]
 
 
-_EVERY_PAIR = {"operations": partial(_products, cuts.every_pair)}
+_EVERY_PAIR = {"operations": partial(_products, costs.every_pair)}
 _ALONE = Mechanism(
     name="msmsa",
     summary="multi-scale multi-head self-attention: windows of different widths in a layer",
     source="Guo et al., Multi-Scale Self-Attention for Text Classification (AAAI 2020), eq. 6-9",
     **of_package(
         "reference_impls.msmsa",
-        *kernels.implementations(
-            "reference_impls.msmsa.fused:FusedMsmsa", operations=partial(_products, cuts.ranges)
-        ),
+        *kernels.implementations("reference_impls.msmsa.windowed:FusedMsmsa"),
         plain=("PlainMsmsa", "the N x N scores and their softmax, step by step", _EVERY_PAIR),
         masked=(
             "MaskedMsmsa",
@@ -86,7 +65,7 @@ _ALONE = Mechanism(
         ),
         windowed=(
             "windowed:WindowedMsmsa",
-            "tiles of queries and the keys around them: cost N times the window",
+            "windows by the kernels of fused; neighbours by shifts, the short by all pairs",
         ),
     ),
     options={
@@ -111,7 +90,7 @@ _ALONE = Mechanism(
     score_weights=("q_w",),
     default="windowed",
     parameters=_parameters,
-    operations=partial(_products, cuts.tiles),
+    operations=partial(_products, costs.ranges),
     transient_bytes=_transient,
     formula_options=("scales", "width_reading"),
     goldens={"msmsa": "reference_impls.msmsa:from_golden"},

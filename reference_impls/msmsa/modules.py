@@ -1,7 +1,7 @@
 """Multi-scale self-attention around its attention: weights, windows, eq. 10; and over all pairs.
 
 The yardstick is eq. 6 with the N x N scores of every head and their softmax; the other is torch's
-fused attention with the windows in its mask. `windowed` and `fused` do less than all pairs.
+fused attention with the windows in its mask. `windowed` does less than all pairs.
 """
 
 from __future__ import annotations
@@ -257,16 +257,29 @@ class PlainMsmsa(MsmsaLayer):
         return self.fuse(x, mask, rows)
 
 
+def open_pairs(
+    scales: Sequence[Scale], length: int, mask: Tensor | None, device: torch.device
+) -> Tensor:
+    """`within_windows`, and every query's own key.
+
+    A padded query may have no key, and a softmax over nothing is NaN: it gets itself, a zero.
+    """
+    itself = torch.eye(length, dtype=torch.bool, device=device)
+    return within_windows(scales, length, mask, device) | itself
+
+
+def all_pairs(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    """Torch's fused attention, scores as they are: [B, N, H, d_h] each -> [B, N, H * d_h]."""
+    q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+    out = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=1.0)  # [B, H, N, d_h]
+    return out.transpose(1, 2).flatten(2)
+
+
 def masked_mix(x: Tensor, heads: Heads, mask: Tensor | None, rows: Tensor | None) -> Tensor:
     """Eq. 6 and 9: [B, N, D] -> [B, N, d_out]; time B * N * N * H * d_h, a mask B * H * N * N."""
     refuse_rows(rows)
-    q, k, v = project(x, heads)
-    n = x.shape[1]
-    pairs = within_windows(heads.scales, n, mask, x.device)
-    # A padded query may have no key, and a softmax over nothing is NaN: it gets itself, a zero.
-    pairs = pairs | torch.eye(n, dtype=torch.bool, device=x.device)
-    out = scaled_dot_product_attention(q, k, v, attn_mask=pairs, scale=1.0)  # [B, H, N, d_h]
-    out = out.transpose(1, 2).flatten(2)
+    q, k, v = (t.transpose(1, 2) for t in project(x, heads))
+    out = all_pairs(q, k, v, open_pairs(heads.scales, x.shape[1], mask, x.device))
     return heads.merged.dense(out, itself, heads.o_w)
 
 

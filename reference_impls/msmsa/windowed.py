@@ -1,34 +1,101 @@
 """Only the windows: time and memory grow with N times the window, not with N * N.
 
-Heads are grouped by what is cheapest for their reach, see `tiles`. Queries of long windows are cut
-in tiles of T, and a tile sees the T + 2 * half keys around it, half being the head's reach in a
-sample without padding: no length is read from the device. Tiles and bands are views of the
-projections; nothing is copied. Within a tile a mask holds every sample's own reach.
+Heads are grouped by their reach. One that sees itself alone gives its values. On a CPU the nearest
+neighbours are met by shifting the sequence, and a short sequence by all its pairs. All others go to
+the kernels for ranges of keys: the range is `half` to either side of the query, in every sample by
+its own real length, which is not read from the device; there are no source scores, and the pairs'
+weights are exp(score - maximum), plain softmax.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import product
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from reference_impls.checks import core_dtype, refuse_rows
+from reference_impls.checks import core_dtype, one_of, refuse_rows
 from reference_impls.kernels.caching import TensorCache
-from reference_impls.merged import itself, side_by_side
-from reference_impls.msmsa.modules import Heads, MsmsaLayer
+from reference_impls.kernels.geometry import LENGTHS_CACHED, Geometry
+from reference_impls.merged import MergingModule, itself, side_by_side
+from reference_impls.msmsa.modules import Heads, Mix, MsmsaLayer, all_pairs, open_pairs
 from reference_impls.msmsa.scales import Scale
-from reference_impls.msmsa.tiles import Group, Piece, pieces, plan
-from reference_impls.sdpa import attention
 
-_cache: TensorCache[Tensor] = TensorCache(16)
-MOST_HELD = 2**18
-"""Numbers of a mask that the next call of its length finds; larger ones cost little beside what
-they mask."""
+BACKENDS = ("auto", "native", "tiled", "triton", "flex")
+Method = Literal["alone", "near", "all", "ranges"]
+ORDER: tuple[Method, ...] = ("alone", "near", "all", "ranges")
+NEAREST = 1
+"""Up to this reach keys are met by shifting the sequence, without products of matrices."""
+SHIFTED = 256
+"""Tokens of a batch from which that is worth its calls, on a CPU: roughly."""
+SHORT, SHORT_PADDED = 64, 32
+"""Tokens of a sequence up to which torch is the faster with all pairs, on a CPU: roughly."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Heads that are computed together, in a batch of padded length N.
+
+    Attributes
+    ----------
+    method : {"alone", "near", "all", "ranges"}
+        alone: the only key is the query itself, whose value is the result; near: the sequence
+        shifted to either side; all: N x N pairs and a mask; ranges: a kernel.
+    heads : tuple of int
+    scales : tuple of Scale
+        One per head.
+    half : int
+        How far away the neighbours are that near meets.
+    """
+
+    method: Method
+    heads: tuple[int, ...]
+    scales: tuple[Scale, ...]
+    half: int
+
+    @property
+    def parts(self) -> int:
+        """How many projections it reads: queries, keys and values, or values alone.
+
+        A head that sees itself alone has the weight 1 whatever its score: no queries, no keys.
+        """
+        return 1 if self.method == "alone" else 3
+
+
+def plan(
+    scales: Sequence[Scale], length: int, others: Method = "ranges", nearest: int = 0
+) -> list[Group]:
+    """Group heads, in the order of `ORDER`: alone, those that reach the nearest, and the others."""
+    found: dict[tuple[Method, int], list[int]] = {}
+    for h, scale in enumerate(scales):
+        half = int(scale.half(length))
+        key: tuple[Method, int] = (others, 0) if half else ("alone", 0)
+        if 0 < half <= nearest:
+            key = ("near", half)
+        found.setdefault(key, []).append(h)
+    groups = [
+        Group(method, tuple(heads), tuple(scales[h] for h in heads), half)
+        for (method, half), heads in found.items()
+    ]
+    return sorted(groups, key=lambda group: ORDER.index(group.method))
+
+
+def cheapest(x: Tensor, mask: Tensor | None) -> tuple[Method, int]:
+    """How heads that see others are computed in x [B, N, D], and how far neighbours are shifted.
+
+    On a GPU a kernel takes the fewest calls.
+    """
+    batch, length = int(x.shape[0]), int(x.shape[1])
+    if x.device.type != "cpu":
+        return "ranges", 0
+    if length <= (SHORT if mask is None else SHORT_PADDED):
+        return "all", 0
+    return "ranges", NEAREST if batch * length >= SHIFTED else 0
 
 
 def _meetings(half: int, length: int) -> list[tuple[slice, slice]]:
@@ -94,56 +161,111 @@ class Neighbours(torch.autograd.Function):
         return g_q.to(dtypes[0]), g_k.to(dtypes[1]), g_v.to(dtypes[2]), None, None
 
 
-def windowed_mix(x: Tensor, heads: Heads, mask: Tensor | None, rows: Tensor | None) -> Tensor:
-    """Eq. 6 and 9: [B, N, D] -> [B, N, d_out], touching little more than each head's window."""
+def windows(
+    scales: Sequence[Scale], length: int, mask: Tensor | None, device: torch.device
+) -> Geometry:
+    """The range of every head: of every sample where there is padding, without a wait for it."""
+    if mask is None:
+        # Filled on the device: a copy from the host can't be captured in a CUDA graph.
+        halves = [min(length, int(scale.half(length))) for scale in scales]
+        made = [torch.full((1,), half, dtype=torch.int32, device=device) for half in halves]
+        half = torch.stack(made)  # [H, 1]
+    else:
+        half = reaches(scales, mask).clamp(max=length).T.to(torch.int32).contiguous()  # [H, B]
+    count = len(scales)
+    return Geometry(
+        -half,
+        half,
+        torch.zeros(count, dtype=torch.bool, device=device),
+        torch.zeros(count, device=device),
+    )
+
+
+_cache: TensorCache[Geometry] = TensorCache(LENGTHS_CACHED)
+_pairs: TensorCache[Tensor] = TensorCache(LENGTHS_CACHED)
+
+
+def cached_windows(scales: tuple[Scale, ...], length: int, like: Tensor) -> Geometry:
+    """`windows` without padding, one object for all calls."""
+
+    def make() -> Geometry:
+        return windows(scales, length, None, like.device)
+
+    return _cache.of((scales, length, like.device), like.device, make)
+
+
+def _mask(scales: tuple[Scale, ...], mask: Tensor | None, like: Tensor) -> Tensor:
+    """What is added to all scores of such heads, in the dtype of `like` [B, N, ...]."""
+    n = like.shape[1]
+
+    def make() -> Tensor:
+        closed = ~open_pairs(scales, n, mask, like.device)
+        return like.new_zeros(closed.shape).masked_fill_(closed, -math.inf)
+
+    if mask is not None:
+        return make()
+    return _pairs.of((scales, n, like.dtype, like.device), like.device, make)
+
+
+def windowed_mix(
+    x: Tensor,
+    heads: Heads,
+    mask: Tensor | None,
+    rows: Tensor | None,
+    backend: str | None = None,
+) -> Tensor:
+    """Eq. 6 and 9: [B, N, D] -> [B, N, d_out], in memory N * d_out.
+
+    With a backend for all heads that see others, or what is `cheapest`.
+    """
     refuse_rows(rows)
-    d = heads.q_w.shape[2]
-    groups = plan(heads.scales, int(x.shape[1]), int(x.shape[0]))
-    widths = [len(group.heads) * d * parts for group in groups for parts in _parts(group)]
-    projected = project_groups(x, heads, groups)
-    parts = iter(projected.split(widths, dim=-1))  # [B, N, G * d_h] each
-    # For each group or head [B, M, T, w], M * T rows after M * T rows.
-    done: list[list[Tensor]] = []
-    for group in groups:
+    from reference_impls.kernels import core  # what it loads is for those who compute
+
+    d, n = heads.q_w.shape[2], int(x.shape[1])
+    groups = plan(heads.scales, n, *(cheapest(x, mask) if backend is None else ()))
+    backend = backend or "auto"
+    if backend != "auto" and all(group.method == "alone" for group in groups):
+        core.require(backend)  # at other lengths it would be needed: no answer by chance
+    projected = project_groups(x, heads, groups)  # [B, N, W]
+    widths = [group.parts * len(group.heads) * d for group in groups]
+    done: list[Tensor] = []  # of each group [B, N, G * d_h]
+    for group, columns in zip(groups, projected.split(widths, dim=-1), strict=True):
         if group.method == "alone":
-            done.append([next(parts).unsqueeze(2)])
+            done.append(columns)
             continue
-        q, kv = (next(parts).unflatten(-1, (-1, d)) for _ in range(2))  # [B, N, G or 2 * G, d_h]
+        q, k, v = columns.unflatten(-1, (3, len(group.heads), d)).unbind(2)  # [B, N, G, d_h]
         if group.method == "near":
-            near = Neighbours.apply(q, *kv.chunk(2, 2), group.half, _beyond(group, mask))
-            done.append([near.flatten(2).unsqueeze(2)])
-        elif group.method == "tiles":
-            done += _in_tiles(q, kv, group, mask)
+            done.append(Neighbours.apply(q, k, v, group.half, _beyond(group, mask)).flatten(2))
+            continue
+        if group.method == "all":
+            done.append(all_pairs(q, k, v, _mask(group.scales, mask, q)))
+            continue
+        if mask is None:
+            geometry = cached_windows(group.scales, n, x)
         else:
-            done.append([_all_pairs(q, kv, group, mask).unsqueeze(2)])
+            geometry = windows(group.scales, n, mask, x.device)
+        q, k, v = (t.permute(2, 0, 1, 3) for t in (q, k, v))  # [G, B, N, d_h]
+        attended = core.attend(q, k, v, None, geometry, mask, "identity", None, backend)
+        done.append(attended.permute(1, 2, 0, 3).flatten(2))  # a view
     stay = int(groups[0].method == "alone")  # they begin the projections
     return output_product(_joined(done, projected, stay), heads, groups)
 
 
-def _joined(done: list[list[Tensor]], projected: Tensor, stay: int) -> Tensor:
-    """Rows below one another, and these side by side: [B, N, sum of w]; one copy of each.
+def _joined(done: list[Tensor], projected: Tensor, stay: int) -> Tensor:
+    """Side by side, [B, N, sum of w].
 
     Where no gradient is wanted, in the memory of the projections, which are not read again: the
     first so many stand there already.
     """
-    if torch.is_grad_enabled() and any(part.requires_grad for rows in done for part in rows):
-        flat = [[part.flatten(1, 2) for part in rows] for rows in done]
-        return torch.cat([rows[0] if len(rows) == 1 else torch.cat(rows, 1) for rows in flat], -1)
-    widths = [rows[0].shape[3] for rows in done]
+    if len(done) == 1:
+        return done[0]
+    if torch.is_grad_enabled() and any(part.requires_grad for part in done):
+        return torch.cat(done, dim=-1)
+    widths = [part.shape[-1] for part in done]
     out = projected[..., : sum(widths)]
-    for columns, parts in zip(out.split(widths, -1)[stay:], done[stay:], strict=True):
-        lengths = [part.shape[1] * part.shape[2] for part in parts]
-        for place, part in zip(columns.split(lengths, dim=1), parts, strict=True):
-            place.unflatten(1, part.shape[1:3]).copy_(part)
+    for columns, part in zip(out.split(widths, dim=-1)[stay:], done[stay:], strict=True):
+        columns.copy_(part)
     return out
-
-
-def _parts(group: Group) -> tuple[int, ...]:
-    """How many projections stand together: values alone, or q, and k with v.
-
-    A head that sees itself alone has the weight 1 whatever its score: no queries, no keys.
-    """
-    return (1,) if group.method == "alone" else (1, 2)
 
 
 def project_groups(x: Tensor, heads: Heads, groups: Sequence[Group]) -> Tensor:
@@ -162,7 +284,7 @@ def project_groups(x: Tensor, heads: Heads, groups: Sequence[Group]) -> Tensor:
         # No columns of what none reads: its gradient is zeros then, not None, whatever it holds.
         return side_by_side(*found, q_w[:0], k_w[:0])
 
-    order = tuple((sum(_parts(group)), group.heads) for group in groups)
+    order = tuple((group.parts, group.heads) for group in groups)
     weights = (heads.q_w, heads.k_w, heads.v_w)
     return heads.merged.product(x, columns, *weights, key=order)
 
@@ -209,121 +331,28 @@ def reaches(scales: Sequence[Scale], mask: Tensor) -> Tensor:
     return torch.stack([torch.zeros_like(real) + scale.half(real) for scale in scales], dim=1)
 
 
-def _in_tiles(q: Tensor, kv: Tensor, group: Group, mask: Tensor | None) -> list[list[Tensor]]:
-    """Tiles of queries, bands of keys: [B, M, T, d_h] of each head and piece.
+class Fused(MergingModule):
+    """Every head that sees others by one backend; stands before the layer that asks for a `mix`.
 
-    q [B, N, G, d_h], kv [B, N, 2 * G, d_h]: the keys of all heads, then the values.
-    """
-    cut = pieces(group.half, group.tile, q.shape[1])
-    masks = _masks(cut, group.scales[:1], mask, q)
-    lengths = [piece.tiles * piece.tile for piece in cut]
-    bands = Bands.apply(kv, cut)
-    done: list[list[Tensor]] = []
-    for head, queries in enumerate(q.unbind(2)):
-        keys, values = bands[head :: kv.shape[2]], bands[head + q.shape[2] :: kv.shape[2]]
-        found = []
-        for piece, some, added, near_keys, near_values in zip(
-            cut, queries.split(lengths, dim=1), masks, keys, values, strict=True
-        ):
-            tiles = some.unflatten(1, (piece.tiles, piece.tile))  # [B, M, T, d_h]
-            found.append(attention(tiles, near_keys, near_values, added, 1.0))
-        done.append(found)
-    return done
-
-
-def _all_pairs(q: Tensor, kv: Tensor, group: Group, mask: Tensor | None) -> Tensor:
-    """Windows about as wide as the sequence: q [B, N, G, d_h], kv as above -> [B, N, G * d_h]."""
-    n, added = q.shape[1], None
-    if mask is not None or any(scale.half(n) < n - 1 for scale in group.scales):
-        (added,) = _masks([Piece(0, 1, n, 0, n)], group.scales, mask, q)  # [B or 1, G, N, N]
-    q, k, v = (t.transpose(1, 2) for t in (q, *kv.chunk(2, 2)))
-    out = attention(q, k, v, added, 1.0)
-    return out.transpose(1, 2).flatten(2)
-
-
-def _masks(
-    cut: Sequence[Piece], scales: Sequence[Scale], mask: Tensor | None, like: Tensor
-) -> list[Tensor]:
-    """0 at pairs within the window whose key is real, -inf elsewhere; a query always sees itself.
-
-    Of one scale, or in one tile of that of each head.
-
-    Returns
-    -------
-    list of Tensor, shape [B, M or G, T, band], or [1, 1 or G, T, band] without a mask
-        One per piece, in the dtype and on the device of `like` [B, N, ...].
-    """
-    # Key c is c - a + shift away from query a, in every tile: one square holds those of all pieces.
-    shifts = [piece.first - piece.start for piece in cut]
-    least, rows = min(shifts), max(piece.tile for piece in cut)
-    columns = max(shift + piece.band for shift, piece in zip(shifts, cut, strict=True)) - least
-
-    def of(square: Tensor) -> list[Tensor]:
-        return [
-            square[..., : piece.tile, shift - least : shift - least + piece.band]
-            for shift, piece in zip(shifts, cut, strict=True)
-        ]
-
-    if mask is None:
-        halves = tuple(scale.half(like.shape[1]) for scale in scales)
-
-        def make() -> Tensor:
-            full = like.new_full((rows, columns), -math.inf)
-            near = {h: full.triu(h + 1 - least).add_(full.tril(-h - 1 - least)) for h in {*halves}}
-            return torch.stack([near[h] for h in halves])[None]
-
-        if len(halves) * rows * columns > MOST_HELD:
-            return of(make())
-        return of(
-            _cache.of((halves, rows, columns, least, like.dtype, like.device), like.device, make)
-        )
-    zero, closed = like.new_zeros(()), like.new_full((), -math.inf)
-    positions = torch.arange(max(rows, columns), device=like.device)
-    away = (positions[:columns] + least - positions[:rows, None]).abs_()  # [R, C]
-    reach = reaches(scales, mask)[..., None, None]  # [B, 1 or G, 1, 1]
-    found = []
-    for piece, square in zip(cut, of(away), strict=True):
-        last = piece.first + (piece.tiles - 1) * piece.tile + piece.band
-        real = mask[:, piece.first : last].unfold(1, piece.band, piece.tile)[:, :, None]
-        found.append(torch.where((square <= reach) & real | (square == 0), zero, closed))
-    return found
-
-
-class Bands(torch.autograd.Function):
-    """The keys around every tile, as views: ``Bands.apply(t, pieces)``.
-
-    t [B, N, G, d] -> for each piece, for each g, [B, M, band, d]. Bands overlap; the backward pass
-    adds them up, which that of a view with overlapping strides does slowly.
+    Parameters
+    ----------
+    backend : {"auto", "native", "tiled", "triton", "flex"}
+        auto is chosen by shape, device and pass, see `reference_impls.kernels.core`.
     """
 
-    @staticmethod
-    def forward(ctx: Any, t: Tensor, cut: tuple[Piece, ...]) -> tuple[Tensor, ...]:
-        """Nothing is copied."""
-        ctx.cut, ctx.shape = cut, t.shape
-        bands = (
-            t[:, piece.first : piece.first + (piece.tiles - 1) * piece.tile + piece.band]
-            .unfold(1, piece.band, piece.tile)  # [B, M, G, d, band]
-            .mT.unbind(2)
-            for piece in cut
-        )
-        return tuple(band for of_piece in bands for band in of_piece)
+    mix: Mix
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        """Sum over the bands that a key is in, by whole tiles."""
-        total = grads[0].new_zeros(ctx.shape)
-        bands = product(ctx.cut, total.unbind(2))
-        for (piece, t), grad in zip(bands, grads, strict=True):
-            for start in range(0, piece.band, piece.tile):
-                width = min(piece.tile, piece.band - start)
-                first = piece.first + start
-                part = t[:, first : first + (piece.tiles - 1) * piece.tile + width]
-                part.unfold(1, width, piece.tile).mT.add_(grad[:, :, start : start + width])
-        return total, None
+    def __init__(self, *arguments: Any, backend: str = "auto", **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.backend = one_of("backend", backend, BACKENDS)
+        self.mix = partial(windowed_mix, backend=backend)
+
+
+class FusedMsmsa(Fused, MsmsaLayer):
+    """`MsmsaLayer` by the kernels for ranges of keys."""
 
 
 class WindowedMsmsa(MsmsaLayer):
-    """`MsmsaLayer` in tiles."""
+    """`MsmsaLayer` by shifts, all pairs or the kernels for ranges of keys: what is cheapest."""
 
     mix = staticmethod(windowed_mix)

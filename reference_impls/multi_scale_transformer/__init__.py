@@ -6,9 +6,8 @@ from functools import partial
 
 from reference_impls import kernels
 from reference_impls.mechanism import Mechanism, Size, of_package
-from reference_impls.msmsa import tiles as cuts
+from reference_impls.msmsa import costs
 from reference_impls.msmsa.scales import CANDIDATES, Scale, parse_all, scales_of_layers
-from reference_impls.msmsa.tiles import Group, pieces, plan
 from reference_impls.multi_scale_transformer.presets import PRESETS
 
 LAYERS, ALPHA = 2, 0.5
@@ -23,11 +22,6 @@ def _scales(s: Size) -> list[tuple[Scale, ...]]:
     return [parse_all(scales, s.heads, reading) for scales in layers]
 
 
-def _layers(s: Size) -> list[list[Group]]:
-    """How "windowed" computes each layer; [CLS] is a token."""
-    return [plan(scales, s.length + 1, s.batch) for scales in _scales(s)]
-
-
 def _parameters(s: Size) -> int:
     """Input layer if widths differ, [CLS]; per layer q, k, v, W^o and a norm."""
     d = s.d_out // 2
@@ -35,32 +29,24 @@ def _parameters(s: Size) -> int:
     return (s.d_in * d if s.d_in != d else 0) + d + layers * (4 * d * d + 2 * d)
 
 
-def _products(way: cuts.Way, s: Size) -> float:
+def _products(way: costs.Way, s: Size) -> float:
     """Products that an implementation does; one costs its forward for each gradient."""
-    d, m = s.d_out // 2, s.length + 1
+    d, m = s.d_out // 2, s.length + 1  # [CLS] is a token
     once = 2.0 * s.batch * s.length * s.d_in * d if s.d_in != d else 0.0
     for scales in _scales(s):
-        once += cuts.layer(way(scales, m, s.batch), s.batch, m, d, d // s.heads, d)
+        once += costs.layer(way(scales, m), s.batch, m, d, d // s.heads, d)
     return once * (3 if s.training else 1)
 
 
 def _transient(s: Size) -> float:
     """Of "windowed": 8 numbers per token and feature in one layer, or 14 in all of them for the
-    gradients; masks as numbers, of a tile or of all pairs, shared by the samples.
+    gradients.
     """
-    d, m = s.d_out // 2, s.length + 1
-    masks = 0.0
-    for groups in _layers(s):
-        for group in groups:
-            if group.method == "all":
-                masks += len(group.heads) * m * m
-            elif group.method == "tiles":
-                masks += sum(p.tile * p.band for p in pieces(group.half, group.tile, m))
-    features = s.batch * m * d
-    return s.item_bytes * ((14 * LAYERS if s.training else 8) * features + masks)
+    features = s.batch * (s.length + 1) * s.d_out // 2
+    return s.item_bytes * (14 * LAYERS if s.training else 8) * features
 
 
-_EVERY_PAIR = {"operations": partial(_products, cuts.every_pair)}
+_EVERY_PAIR = {"operations": partial(_products, costs.every_pair)}
 MECHANISMS = (
     Mechanism(
         name="multi_scale_transformer",
@@ -69,8 +55,7 @@ MECHANISMS = (
         **of_package(
             "reference_impls.multi_scale_transformer",
             *kernels.implementations(
-                "reference_impls.multi_scale_transformer.modules:FusedMultiScaleTransformer",
-                operations=partial(_products, cuts.ranges),
+                "reference_impls.multi_scale_transformer.modules:FusedMultiScaleTransformer"
             ),
             plain=(
                 "PlainMultiScaleTransformer",
@@ -84,7 +69,7 @@ MECHANISMS = (
             ),
             windowed=(
                 "WindowedMultiScaleTransformer",
-                "tiles of queries and the keys around them: cost N times the window",
+                "windows by the kernels of fused; neighbours by shifts, the short by all pairs",
             ),
         ),
         options={
@@ -117,7 +102,7 @@ MECHANISMS = (
         # budget for gradients, plain's own too. One layer is stressed as msmsa_layer.
         default="windowed",
         parameters=_parameters,
-        operations=partial(_products, cuts.tiles),
+        operations=partial(_products, costs.ranges),
         transient_bytes=_transient,
         formula_options=("layers", "candidates", "alpha", "width_reading"),
     ),

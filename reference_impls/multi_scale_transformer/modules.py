@@ -17,7 +17,6 @@ from reference_impls.checks import (
     zero_bias,
 )
 from reference_impls.mechanism import BadOption
-from reference_impls.msmsa.fused import Fused
 from reference_impls.msmsa.modules import (
     Heads,
     Mix,
@@ -37,7 +36,7 @@ from reference_impls.msmsa.scales import (
     parse_all,
     scales_of_layers,
 )
-from reference_impls.msmsa.windowed import windowed_mix
+from reference_impls.msmsa.windowed import Fused, windowed_mix
 from reference_impls.multi_scale_transformer.presets import settle
 from reference_impls.transformer.modules import SentenceModel
 
@@ -176,10 +175,10 @@ class MaskedMultiScaleTransformer(MultiScaleLayers):
 
 
 class WindowedMultiScaleTransformer(MultiScaleLayers):
-    """`MultiScaleLayers` in tiles."""
+    """`MultiScaleLayers` by what is cheapest, see `reference_impls.msmsa.windowed`."""
 
     mix = staticmethod(windowed_mix)
 
 
 class FusedMultiScaleTransformer(Fused, MultiScaleLayers):
-    """`MultiScaleLayers` in memory M * d_model, see `reference_impls.msmsa.fused`."""
+    """`MultiScaleLayers` in memory M * d_model, see `reference_impls.msmsa.windowed`."""

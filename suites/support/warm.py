@@ -26,7 +26,7 @@ PRELOAD = (
     "scipy.stats",
     "harness.verify.check",
     "reference_impls.mtsa.fused",  # with it and the next one all kernels
-    "reference_impls.msmsa.fused",
+    "reference_impls.msmsa.windowed",
 )
 _idle: list[Interpreter] = []
 

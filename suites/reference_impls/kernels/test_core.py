@@ -310,7 +310,7 @@ def test_the_mark_for_the_compiler_is_torchs_own_and_costs_no_import() -> None:
 
     assert vars(constant(ours)) == vars(torch.compiler.assume_constant_result(theirs))
     code = (
-        "import sys, reference_impls.mtsa.fused, reference_impls.msmsa.fused; "
+        "import sys, reference_impls.mtsa.fused, reference_impls.msmsa.windowed; "
         "import reference_impls.kernels.native; "
         "print([m for m in ('torch._dynamo', 'torch.utils.cpp_extension') if m in sys.modules])"
     )

@@ -23,9 +23,9 @@ from harness.verify.run import fitting
 from reference_impls.kernels.geometry import Geometry
 from reference_impls.kernels.tiled import cutting
 from reference_impls.mechanism import BadOption, Size
-from reference_impls.msmsa import fused
-from reference_impls.msmsa.fused import cached_windows
+from reference_impls.msmsa import windowed
 from reference_impls.msmsa.scales import Scale
+from reference_impls.msmsa.windowed import cached_windows
 from suites.harness.measure import test_roofline as roofline
 from suites.harness.measure.test_roofline import operations, torchs_count
 from suites.programs.goals import plan
@@ -58,7 +58,7 @@ def test_formulas_read_options(name: str) -> None:
 def test_formulas_read_scales_and_layers() -> None:
     wide, narrow = (
         operations(f"msmsa.windowed[scales={scales}]-B2-N64-D16-H4-f32-forward-cpu")
-        for scales in ("64;64;64;64", "1;1;1;1")
+        for scales in ("129;129;129;129", "1;1;1;1")
     )
     # positionwise heads: values and W^o alone
     assert narrow == 2 * 64 * (2 * 16 * 16 + 2 * 16 * 16)
@@ -169,9 +169,8 @@ PRODUCTS = """
     mtsa_released.algorithm1 mtsa_nmt.algorithm1 mtsa_stack.algorithm1 source2token.direct
     additive.direct none.fused multi_cnn.conv multi_cnn.gemm kim_cnn.conv kim_cnn_released.conv
     hrchy_cnn.conv hrchy_cnn.gemm hrchy_cnn_released.conv transformer.sdpa
-    msmsa.plain msmsa.masked msmsa.windowed
-    msmsa_layer.plain msmsa_layer.masked msmsa_layer.windowed
-    multi_scale_transformer.plain multi_scale_transformer.masked multi_scale_transformer.windowed
+    msmsa.plain msmsa.masked msmsa_layer.plain msmsa_layer.masked
+    multi_scale_transformer.plain multi_scale_transformer.masked
 """
 """Implementations whose work is products alone, as torch counts them."""
 
@@ -217,7 +216,7 @@ def test_operations_are_the_products_that_are_done(name: str, n: int, training: 
 
 @pytest.mark.parametrize("n", few([1, 2, 3, 7, 40, 200], [1, 7]))
 @pytest.mark.parametrize("name", ["msmsa", "msmsa_layer", "multi_scale_transformer"])
-def test_operations_of_fused_are_those_of_the_windows(
+def test_operations_of_kernels_are_those_of_the_windows(
     name: str, n: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # One query at a time: no pair is computed that is not open.
@@ -233,15 +232,15 @@ def test_operations_of_fused_are_those_of_the_windows(
         )
         return cached_windows(scales, length, like)
 
-    monkeypatch.setattr(fused, "cached_windows", counted)
+    monkeypatch.setattr(windowed, "cached_windows", counted)
     module, x, size = sized(f"{name}.fused_tiled", n, False)
     with products() as counter, torch.no_grad():
         module(x, None)
-    for backend in ("fused", "fused_tiled", "fused_native", "fused_triton", "fused_flex"):
-        done = formula(f"{name}.{backend}")(size)
+    for way in ("windowed", "fused", "fused_tiled", "fused_native", "fused_triton", "fused_flex"):
+        done = formula(f"{name}.{way}")(size)
         # Beside each value stands a 1, whose sum is the denominator.
         assert done + 2 * met == counter.get_total_flops()
-        assert formula(f"{name}.{backend}")(replace(size, training=True)) == 3 * done
+        assert formula(f"{name}.{way}")(replace(size, training=True)) == 3 * done
 
 
 @pytest.mark.parametrize("name", MECHANISMS)

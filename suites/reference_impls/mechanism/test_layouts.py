@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from harness.registry import Registry, resolve
-from reference_impls import sdpa
 
-MODULES = ("sdpa", "multi_head.fused", "msmsa.modules", "transformer.modules")
+MODULES = ("multi_head.fused", "msmsa.modules", "transformer.modules")
 REGISTRY = Registry()
 NAMES = [
     f"{mechanism}.{name}"
@@ -23,7 +22,7 @@ NAMES = [
         *("multi_head", "multi_head_released", "multi_head_relu"),
         *("msmsa", "msmsa_layer", "multi_scale_transformer", "transformer"),
     )
-    for name in ("sdpa", "sdpa_padded", "masked", "windowed")
+    for name in ("sdpa", "sdpa_padded", "masked")
     if name in {one.name for one in REGISTRY.mechanism(mechanism).implementations}
 ]
 
@@ -78,7 +77,6 @@ def test_gradients_lie_as_the_outputs_that_they_are_of(
     for module in MODULES:
         where = f"reference_impls.{module}.scaled_dot_product_attention"
         monkeypatch.setattr(where, played(strides))
-    monkeypatch.setattr(sdpa, "by_cudnn", lambda _: True)
     mechanism, implementation = REGISTRY.find(name)
     plain = {v: options for v, options in mechanism.variants.items() if "causal" not in options}
     for options in ({}, *plain.values()):
@@ -90,17 +88,3 @@ def test_gradients_lie_as_the_outputs_that_they_are_of(
             out.backward(torch.randn_like(out))
     assert len(strides) >= 3
     assert all(of_gradient == own for of_gradient, own in strides)
-
-
-def test_what_lies_otherwise_is_copied_and_nothing_else() -> None:
-    x = torch.randn(3, 4, 5, dtype=torch.float64, requires_grad=True)
-    seen: list[Tensor] = []
-    out = sdpa.Alike.apply(x)
-    x.register_hook(seen.append)
-    alike, other = torch.randn(3, 4, 5).double(), torch.randn(4, 3, 5).double().transpose(0, 1)
-    for g in (alike, other):
-        out.backward(g, retain_graph=True)
-        assert torch.equal(seen[-1], g)
-        assert seen[-1].stride() == x.stride()
-    assert seen[0].data_ptr() == alike.data_ptr()
-    assert torch.autograd.gradcheck(sdpa.Alike.apply, [x])

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from reference_impls.kernels import core
 from reference_impls.kernels.caching import TensorCache
 from reference_impls.kernels.geometry import Geometry
-from reference_impls.msmsa import fused, naive
-from reference_impls.msmsa.fused import FusedMsmsa
+from reference_impls.msmsa import naive, windowed
 from reference_impls.msmsa.modules import MaskedMsmsa, PlainMsmsa
 from reference_impls.msmsa.scales import (
     CANDIDATES,
@@ -24,7 +23,7 @@ from reference_impls.msmsa.scales import (
     parse,
     scales_of_layers,
 )
-from reference_impls.msmsa.windowed import WindowedMsmsa
+from reference_impls.msmsa.windowed import FusedMsmsa, WindowedMsmsa
 from reference_impls.multi_scale_transformer import naive as naive_model
 from reference_impls.multi_scale_transformer.modules import (
     MaskedMultiScaleTransformer,
@@ -169,7 +168,7 @@ def test_fused_has_one_geometry_for_all_calls_of_a_length(monkeypatch: pytest.Mo
 
     core_attend = core.attend
     monkeypatch.setattr(core, "attend", attend)
-    monkeypatch.setattr(fused, "_cache", TensorCache(2))
+    monkeypatch.setattr(windowed, "_cache", TensorCache(2))
     module = FusedMsmsa(D_IN, 8, heads=2, scales=[3, "n/4"], backend="tiled")
     with torch.inference_mode():
         module(torch.randn(2, 16, D_IN))
@@ -178,7 +177,7 @@ def test_fused_has_one_geometry_for_all_calls_of_a_length(monkeypatch: pytest.Mo
     assert seen[0] is seen[1] is seen[2] is not seen[3]
     assert not seen[0].lo.is_inference()
     module(torch.randn(2, 18, D_IN))
-    assert len(fused._cache) == 1  # never more than the most
+    assert len(windowed._cache) == 1  # never more than the most
     x, mask = torch.randn(2, 16, D_IN), torch.arange(16) < torch.tensor([16, 9])[:, None]
     module(x, mask)
     assert seen[-1].lo.shape == (2, 2)  # a sample's own

@@ -1,4 +1,4 @@
-"""Windows by shifts, in tiles and by kernels: as all pairs under a mask, and never N x N."""
+"""Windows by shifts, all pairs and kernels: as under a mask, and never N x N where it is long."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.verify.batches import ragged
 from reference_impls.kernels.caching import TensorCache
-from reference_impls.msmsa import tiles, windowed
-from reference_impls.msmsa.fused import windows
+from reference_impls.msmsa import windowed
 from reference_impls.msmsa.modules import MaskedMsmsa
-from reference_impls.msmsa.scales import GivenScale, Scale
-from reference_impls.msmsa.tiles import Piece, pieces, plan, tile_for
-from reference_impls.msmsa.windowed import Bands, Neighbours, WindowedMsmsa, _masks
+from reference_impls.msmsa.scales import GivenScale
+from reference_impls.msmsa.windowed import (
+    Method,
+    Neighbours,
+    WindowedMsmsa,
+    cheapest,
+    plan,
+    windows,
+)
 from suites.reference_impls.msmsa.test_msmsa import alike
 from suites.support.batches import D_IN, LargestTensor, assert_same, batch, error, run
 from suites.support.parameters import few
@@ -39,68 +42,49 @@ def assert_equal_to_masked(n: int, scales: list[GivenScale]) -> None:
             assert error(windowed(x, mask), masked(x, mask)) <= 1e-12
 
 
-# Arithmetic
-
-
-@given(half=st.integers(1, 40), tile=st.integers(1, 40), more=st.integers(0, 200))
-@settings(max_examples=200, deadline=None)
-def test_pieces_hold_every_query_once_and_its_whole_window(half: int, tile: int, more: int) -> None:
-    length = 2 * half + tile + more
-    met = []
-    for piece in pieces(half, tile, length):
-        for m in range(piece.tiles):
-            first = piece.first + m * piece.tile
-            assert first >= 0
-            assert first + piece.band <= length
-            for i in range(piece.start + m * piece.tile, piece.start + (m + 1) * piece.tile):
-                met.append(i)
-                assert first <= max(0, i - half)
-                assert min(length - 1, i + half) < first + piece.band
-    assert met == list(range(length))
-
-
-def test_tiles_are_taken_where_they_save_pairs() -> None:
-    assert tile_for(half=8, length=64, batch=1) == 0
-    assert tile_for(half=128, length=300, batch=1) == 0
-    for half in (4, 64, 512):
-        tile = tile_for(half, 8192, 1)
-        assert tile > 0
-        computed = sum(piece.pairs for piece in pieces(half, tile, 8192))
-        assert computed < 8192 * (2 * half + 1 + 300)
-    # A larger batch is worth more calls.
-    assert tile_for(half=16, length=200, batch=64) > 0
+# What goes where
 
 
 @pytest.mark.parametrize(
-    ("length", "batch", "method"),
-    [(16, 1, "all"), (64, 32, "all"), (128, 1, "all"), (128, 8, "near"), (256, 1, "near")],
+    ("size", "way", "padded"),
+    [
+        ((1, 64), ("all", 0), ("ranges", 0)),
+        ((9, 32), ("all", 0), ("all", 0)),
+        ((9, 33), ("all", 0), ("ranges", 1)),
+        ((1, 255), ("ranges", 0), ("ranges", 0)),
+        ((1, 256), ("ranges", 1), ("ranges", 1)),
+    ],
+    ids=str,
 )
-def test_neighbours_are_met_by_shifting_where_that_is_worth_its_calls(
-    length: int, batch: int, method: str
+def test_what_is_cheapest_depends_on_length_batch_and_padding(
+    size: tuple[int, int], way: tuple[Method, int], padded: tuple[Method, int]
 ) -> None:
-    assert [group.method for group in plan([Scale(3)], length, batch)] == [method]
+    x, mask = torch.empty(*size, 3), torch.ones(size, dtype=torch.bool)
+    assert cheapest(x, None) == way
+    assert cheapest(x, mask) == padded
+    assert cheapest(x.to("meta"), None) == ("ranges", 0)
+
+
+def test_heads_are_grouped_by_their_reach() -> None:
+    scales = WindowedMsmsa(6, 6, heads=6, scales=[3, 1, 5, "n/16", 3, 1]).scales
+
+    def found(*way: Any) -> list[Any]:
+        return [(group.method, group.heads, group.half) for group in plan(scales, 20, *way)]
+
+    alone = ("alone", (1, 3, 5), 0)
+    assert found() == [alone, ("ranges", (0, 2, 4), 0)]
+    assert found("all", 0) == [alone, ("all", (0, 2, 4), 0)]
+    assert found("ranges", 1) == [alone, ("near", (0, 4), 1), ("ranges", (2,), 0)]
+    assert found("ranges", 2) == [alone, ("near", (0, 4), 1), ("near", (2,), 2)]
 
 
 # Equalities
 
 
-@pytest.mark.parametrize("tile", few([1, 7, 16, 64], [1, 16]))
-@pytest.mark.parametrize("half", few([1, 3, 16, 40], [1, 16]))
-def test_tiles_of_any_size_equal_all_pairs(
-    half: int, tile: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tiles, "NEAREST", 0)
-    monkeypatch.setattr(tiles, "tile_for", lambda half, length, batch: tile)
-    for n in (2 * half + tile, 2 * half + 3 * tile + 5):
-        assert_equal_to_masked(n, [2 * half + 1, 2 * half])
-    assert_equal_to_masked(33 * half + tile, ["n/16", "n/17"])
-
-
 @pytest.mark.parametrize("half", few([1, 2, 5], [1, 5]))
 @pytest.mark.parametrize("n", few([1, 2, 5, 40], [1, 5, 40]))
 def test_shifts_equal_all_pairs(n: int, half: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiles, "NEAREST", half)
-    monkeypatch.setattr(tiles, "by_shifts", lambda length, batch: True)
+    monkeypatch.setattr(windowed, "cheapest", lambda *_: ("ranges", half))
     assert_equal_to_masked(n, [2 * half + 1, 3])
     assert_equal_to_masked(n, ["n/4", 2 * half + 1])
 
@@ -125,48 +109,21 @@ def test_neighbours_in_half_precision_are_summed_in_float32(dtype: torch.dtype) 
 # What it costs
 
 
-def test_what_is_added_to_scores_lies_in_rows() -> None:
-    """Fused attention copies any other for each head, at 512 rows in twice its own time."""
-    q, scales = torch.randn(3, 400, 2, 30), (Scale(33), Scale(divisor=8))
-    mask = torch.ones(3, 400, dtype=torch.bool)
-    for padding in (None, mask):
-        masks = _masks(pieces(16, 32, 400), scales[:1], padding, q)
-        for found in [*masks, *_masks([Piece(0, 1, 400, 0, 400)], scales, padding, q)]:
-            assert found.stride(-1) == 1
-            assert found.stride(-2) >= found.shape[-1]
-
-
-def test_a_mask_is_made_once_for_a_length_and_a_large_one_is_not_held(
+def test_a_mask_of_all_pairs_is_made_once_for_a_length_and_dtype(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(windowed, "_cache", TensorCache(2))
+    monkeypatch.setattr(windowed, "_pairs", TensorCache(2))
     module = WindowedMsmsa(24, 24, heads=2, scales=["n/4", 3])
-    x = torch.randn(1, 64, 24)
+    x = torch.randn(1, 40, 24)
     with torch.inference_mode():
         module(x)
     module(x).sum().backward()  # by what was made in inference mode
     assert module.q_w.grad is not None
-    assert len(windowed._cache) == 1
-    q, whole = torch.randn(1, 64, 1, 12), [Piece(0, 1, 64, 0, 64)]
-    first, again, other = (_masks(whole, [Scale(w)], None, q)[0] for w in (17, 17, 33))
-    assert first.untyped_storage().data_ptr() == again.untyped_storage().data_ptr()
-    assert int((first == 0).sum()) < int((other == 0).sum())
-    (half,) = _masks(whole, [Scale(17)], None, q.bfloat16())
-    assert half.dtype == torch.bfloat16
-    assert torch.equal(half.float(), first)
-    held, large = len(windowed._cache), torch.randn(1, 600, 1, 12)
-    _masks([Piece(0, 1, 600, 0, 600)], [Scale(17)], None, large)
-    assert len(windowed._cache) == held
-
-
-def test_bands_are_views() -> None:
-    t = torch.randn(2, 400, 90)[..., 30:60].unflatten(-1, (3, 10))
-    cut = pieces(16, 32, 400)
-    bands = Bands.apply(t, cut)
-    assert len(bands) == 3 * len(cut)
-    for band in bands:
-        assert band.untyped_storage().data_ptr() == t.untyped_storage().data_ptr()
-        assert band.stride(-1) == 1
+    assert len(windowed._pairs) == 1
+    module.double()(x.double())
+    assert len(windowed._pairs) == 2
+    module(x.double(), torch.ones(1, 40, dtype=torch.bool))
+    assert len(windowed._pairs) == 2  # what padding closes is a batch's own
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -177,9 +134,7 @@ def test_nothing_of_n_times_n_is_held(masked: bool) -> None:
     mask = torch.ones(1, n, dtype=torch.bool) if masked else None
     with LargestTensor() as watch:
         module(x, mask).sum().backward()
-    # With padding every tile has a mask of its own: N times a band, an eighth of n and a tile.
-    bound = n * (n // 8 + 2 * max(tiles.TILES)) if masked else n * 3 * d
-    assert watch.bytes <= 4 * bound
+    assert watch.bytes <= 4 * n * 3 * d
 
 
 class Readings(TorchDispatchMode):
@@ -197,7 +152,8 @@ class Readings(TorchDispatchMode):
 
 @pytest.mark.parametrize("n", [40, 400])
 def test_no_length_is_read_from_the_device(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windowed, "_cache", TensorCache(2))  # no mask that another test has made
+    for cache in ("_cache", "_pairs"):  # nothing that another test has made
+        monkeypatch.setattr(windowed, cache, TensorCache(2))
     module = WindowedMsmsa(D_IN, 20, heads=10, scales=GOAL).double()
     for x, mask in (batch((n, n // 2, 0)), (batch((n, n))[0], None)):
         with Readings() as readings, sdpa_kernel(SDPBackend.MATH):
