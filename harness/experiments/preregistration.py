@@ -218,9 +218,9 @@ def looked(design: Record, records: Sequence[Record], order: Order) -> list[str]
         )
     if known := known_before(design, pairs_of(design, runs), order):
         out.append(
-            f"{known} of {len(design['runs'])} pairs repeat runs that another machine, other code "
-            "or a look had done before this design was declared: what they give was known; seeds "
-            "that were never trained would be new"
+            f"in {known} of {len(design['runs'])} pairs a run, or both, repeats what another "
+            "machine, other code or a look had done before this design was declared: what it gives "
+            "was known; seeds that were never trained would be new"
         )
     if unused := _unused(design, records, order):
         out.append(
@@ -257,7 +257,7 @@ def declared_late(
 
 
 def known_before(design: Record, pairs: Sequence[Pair], order: Order) -> int:
-    """How many pairs repeat runs of other keys that were there before the design was declared.
+    """In how many pairs a run repeats one of another key that was there before its design.
 
     Those of its own file are younger than what that declares, wherever they ran.
     """

@@ -144,7 +144,7 @@ def test_runs_that_were_there_before_the_design_are_told() -> None:
     assert warned("not in it: 3, 4", shown(asked, typed, few)), "the same models"
 
 
-KNOWN = "pairs repeat runs that another machine, other code or a look had done before"
+KNOWN = "pairs a run, or both, repeats what another machine, other code or a look had done before"
 
 
 def elsewhere(changed: dict[str, Any], **more: Any) -> list[dict[str, Any]]:
