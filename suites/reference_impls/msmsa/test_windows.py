@@ -95,6 +95,15 @@ def test_heads_of_many_scales_equal_all_pairs(n: int, scales: list[GivenScale]) 
     assert_equal_to_masked(n, scales)
 
 
+def test_what_was_put_together_for_one_length_is_not_taken_for_another() -> None:
+    """All heads see themselves alone in 10 tokens, and others in 100: the same heads in one group."""
+    made = alike((WindowedMsmsa, MaskedMsmsa), D_IN, 8, heads=2, scales=["n/16", "n/16"])
+    with torch.inference_mode():
+        for n in (10, 100, 10):
+            x, mask = batch((n, n))
+            assert error(made[0](x, mask), made[1](x, mask)) <= 1e-12
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_neighbours_in_half_precision_are_summed_in_float32(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
