@@ -96,12 +96,13 @@ def test_heads_of_many_scales_equal_all_pairs(n: int, scales: list[GivenScale]) 
 
 
 def test_what_was_put_together_for_one_length_is_not_taken_for_another() -> None:
-    """All heads see themselves alone in 10 tokens, and others in 100: the same heads in one group."""
-    made = alike((WindowedMsmsa, MaskedMsmsa), D_IN, 8, heads=2, scales=["n/16", "n/16"])
+    """All heads see themselves alone in 10 tokens, and others in 100: one group of the same."""
+    kinds = (WindowedMsmsa, MaskedMsmsa)
+    windowed, masked = (m.eval() for m in alike(kinds, D_IN, 8, heads=2, scales=["n/16", "n/16"]))
     with torch.inference_mode():
         for n in (10, 100, 10):
             x, mask = batch((n, n))
-            assert error(made[0](x, mask), made[1](x, mask)) <= 1e-12
+            assert error(windowed(x, mask), masked(x, mask)) <= 1e-12
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
