@@ -293,13 +293,24 @@ def goals(session: nox.Session) -> None:
     run_in_shared(session, "python", "-m", "suites.programs.goals", *session.posargs)
 
 
+def types(session: nox.Session) -> None:
+    """Check types with a worker for each core; alone if that fails.
+
+    Workers have three seconds to start: on a busy machine they may not, which is no finding.
+    """
+    try:
+        run_in_shared(session, "mypy", "--num-workers", "auto")
+    except CommandFailed:
+        run_in_shared(session, "mypy")
+
+
 @nox.session(venv_backend="none")
 def lint(session: nox.Session) -> None:
     """Lint: ruff, mypy, import-linter, and no outputs in notebooks."""
     prepare(session)
     run_in_shared(session, "ruff", "check", ".", *session.posargs)
     run_in_shared(session, "ruff", "format", "--check", ".")
-    run_in_shared(session, "mypy")
+    types(session)
     run_in_shared(session, "lint-imports")
     notebooks = [str(path) for path in sorted((ROOT / "notebooks").glob("*.ipynb"))]
     if notebooks:
