@@ -217,7 +217,7 @@ def test_the_harness_costs_little_and_knows_how_long_the_rest_takes(tmp_path: Pa
     An interpreter per case would cost more than half. The prediction is right within 1.5x, once
     what the machine itself changed between the blocks is taken out.
     """
-    options = "--lengths 64 --batch 64 --passes training --width 300x600 --device cpu --blocks"
+    options = "--lengths 64 --batch 48 --passes training --width 300x600 --device cpu --blocks"
     real = ("--only", "mtsa.algorithm1@8", *options.split())
     done = pytest_here(*real, "2", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -379,6 +379,7 @@ def test_layers_and_their_gradients_are_the_oracles(name: str, trial: Batch) -> 
 
 
 @runs_kernels
+@pytest.mark.nightly
 @pytest.mark.usefixtures("small_tiles")
 def test_torch_finds_the_operators_in_order() -> None:
     problem = Problem(n=3, batch=1, masks=masks_of("none"), scale_t="identity", padding="tail")
