@@ -264,13 +264,12 @@ def open_pairs(
 
     A padded query may have no key, and a softmax over nothing is NaN: it gets itself, a zero.
     """
-    itself = torch.eye(length, dtype=torch.bool, device=device)
-    return within_windows(scales, length, mask, device) | itself
+    own = torch.eye(length, dtype=torch.bool, device=device)
+    return within_windows(scales, length, mask, device) | own
 
 
 def all_pairs(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-    """Torch's fused attention, scores as they are: [B, N, H, d_h] each -> [B, N, H * d_h]."""
-    q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+    """Torch's fused attention, scores as they are: [B, H, N, d_h] each -> [B, N, H * d_h]."""
     out = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=1.0)  # [B, H, N, d_h]
     return out.transpose(1, 2).flatten(2)
 
@@ -278,8 +277,8 @@ def all_pairs(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
 def masked_mix(x: Tensor, heads: Heads, mask: Tensor | None, rows: Tensor | None) -> Tensor:
     """Eq. 6 and 9: [B, N, D] -> [B, N, d_out]; time B * N * N * H * d_h, a mask B * H * N * N."""
     refuse_rows(rows)
-    q, k, v = (t.transpose(1, 2) for t in project(x, heads))
-    out = all_pairs(q, k, v, open_pairs(heads.scales, x.shape[1], mask, x.device))
+    pairs = open_pairs(heads.scales, x.shape[1], mask, x.device)
+    out = all_pairs(*project(x, heads), pairs)
     return heads.merged.dense(out, itself, heads.o_w)
 
 

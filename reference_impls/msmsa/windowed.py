@@ -67,9 +67,7 @@ class Group:
         return 1 if self.method == "alone" else 3
 
 
-def plan(
-    scales: Sequence[Scale], length: int, others: Method = "ranges", nearest: int = 0
-) -> list[Group]:
+def plan(scales: Sequence[Scale], length: int, others: Method, nearest: int) -> list[Group]:
     """Group heads, in the order of `ORDER`: alone, those that reach the nearest, and the others."""
     found: dict[tuple[Method, int], list[int]] = {}
     for h, scale in enumerate(scales):
@@ -222,7 +220,8 @@ def windowed_mix(
     from reference_impls.kernels import core  # what it loads is for those who compute
 
     d, n = heads.q_w.shape[2], int(x.shape[1])
-    groups = plan(heads.scales, n, *(cheapest(x, mask) if backend is None else ()))
+    others, nearest = cheapest(x, mask) if backend is None else ("ranges", 0)
+    groups = plan(heads.scales, n, others, nearest)
     backend = backend or "auto"
     if backend != "auto" and all(group.method == "alone" for group in groups):
         core.require(backend)  # at other lengths it would be needed: no answer by chance
@@ -238,7 +237,9 @@ def windowed_mix(
             done.append(Neighbours.apply(q, k, v, group.half, _beyond(group, mask)).flatten(2))
             continue
         if group.method == "all":
-            done.append(all_pairs(q, k, v, _mask(group.scales, mask, q)))
+            added = _mask(group.scales, mask, q)
+            q, k, v = (t.transpose(1, 2) for t in (q, k, v))  # [B, G, N, d_h]
+            done.append(all_pairs(q, k, v, added))
             continue
         if mask is None:
             geometry = cached_windows(group.scales, n, x)

@@ -68,11 +68,12 @@ def test_what_is_cheapest_depends_on_length_batch_and_padding(
 def test_heads_are_grouped_by_their_reach() -> None:
     scales = WindowedMsmsa(6, 6, heads=6, scales=[3, 1, 5, "n/16", 3, 1]).scales
 
-    def found(*way: Any) -> list[Any]:
-        return [(group.method, group.heads, group.half) for group in plan(scales, 20, *way)]
+    def found(others: Method, nearest: int) -> list[Any]:
+        groups = plan(scales, 20, others, nearest)
+        return [(group.method, group.heads, group.half) for group in groups]
 
     alone = ("alone", (1, 3, 5), 0)
-    assert found() == [alone, ("ranges", (0, 2, 4), 0)]
+    assert found("ranges", 0) == [alone, ("ranges", (0, 2, 4), 0)]
     assert found("all", 0) == [alone, ("all", (0, 2, 4), 0)]
     assert found("ranges", 1) == [alone, ("near", (0, 4), 1), ("ranges", (2,), 0)]
     assert found("ranges", 2) == [alone, ("near", (0, 4), 1), ("near", (2,), 2)]
