@@ -197,12 +197,12 @@ def _constant(weights: Sequence[Tensor]) -> bool:
         return False
     # functional_call, parametrizations and replicas put other tensors in a parameter's place.
     wanted = torch.is_grad_enabled()
-    return all(
-        type(weight) is nn.Parameter
-        and not weight.is_inference()
-        and not (wanted and weight.requires_grad)
-        for weight in weights
-    )
+    for weight in weights:
+        if type(weight) is not nn.Parameter or weight.is_inference():
+            return False
+        if wanted and weight.requires_grad:
+            return False
+    return True
 
 
 class MergingModule(nn.Module):

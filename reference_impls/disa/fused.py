@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from reference_impls.checks import core_dtype, in_dtype, refuse_rows
+from reference_impls.checks import (
+    ACTIVATIONS,
+    check_input,
+    core_dtype,
+    in_dtype,
+    refuse_rows,
+    weight_of,
+    zero_at_padding,
+)
 from reference_impls.disa.chunked import ChunkedDisa
-from reference_impls.disa.modules import DirectedBlocks, Pairs
+from reference_impls.disa.modules import READ, DirectedBlocks, Pairs, joined, maps, reads
 from reference_impls.kernels import core
 from reference_impls.kernels.native import directed
+from reference_impls.masks import HeadMask
 
 FAR = 2**40
 """No bound of a distance."""
+
+
+def bounds(direction: HeadMask) -> tuple[int, int, bool]:
+    """Of i - j, and whether 0 is left out."""
+    lo = -FAR if direction.lo is None else direction.lo
+    return lo, FAR if direction.hi is None else direction.hi, direction.without_self
 
 
 class ByKernel(DirectedBlocks):
@@ -21,16 +38,53 @@ class ByKernel(DirectedBlocks):
     def attend(self, h: Tensor, dependent: Tensor, head: Tensor, pairs: Pairs) -> Tensor:
         """MTSA eq. 6, the softmax over j, and the weighted sum."""
         refuse_rows(pairs.rows)
-        dtype, at = core_dtype(h.dtype), pairs.direction
+        dtype = core_dtype(h.dtype)
         if core.choose(h.device.type, dtype) != "native":
             return super().attend(h, dependent, head, pairs)
         tensors = [in_dtype(t, dtype) for t in (h, dependent, head)]
         save = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
-        bounds = (-FAR if at.lo is None else at.lo, FAR if at.hi is None else at.hi)
-        options = (pairs.keys, *bounds, at.without_self, self.tanh_scale)
+        options = (pairs.keys, *bounds(pairs.direction), self.tanh_scale)
         a, _ = directed.attend(*tensors, *options, save)
         return in_dtype(a, h.dtype)
 
 
 class FusedDisa(ByKernel, ChunkedDisa):
     """`DisaLayer` by the native kernel, else in chunks."""
+
+    def __init__(self, d_in: int, d_out: int, **options: Any) -> None:
+        super().__init__(d_in, d_out, **options)
+        prefixes = [prefix for prefix, _ in self.blocks]
+        maps_ = (prefix + name for name in ("map_w", "map_b") for prefix in prefixes)
+        self._read = (*maps_, *(prefix + name for prefix in prefixes for name in READ))
+        self._gates = [prefix + "fa_w" for prefix in prefixes]
+        self._bounds = [
+            [*values] for values in zip(*(bounds(at) for at in self.masks), strict=True)
+        ]
+
+    def fuse(self, x: Tensor, mask: Tensor | None, rows: Tensor | None = None) -> Tensor:
+        """See `DisaLayer.fuse`; by one operator where there is one for it."""
+        whole = None
+        if not self.training and self.activation is ACTIVATIONS["elu"]:
+            whole = core.whole_layers(x, "auto")
+        if whole is None:
+            return super().fuse(x, mask, rows)
+        check_input(x, mask, self.d_in)
+        refuse_rows(rows)
+        out: Tensor = whole.disa.default(
+            zero_at_padding(x, mask),
+            *self.merged.of(_of_layer, *[weight_of(self, name) for name in self._read]),
+            [weight_of(self, name) for name in self._gates],
+            mask,
+            *self._bounds,
+            self.tanh_scale,
+        )
+        return zero_at_padding(out, mask)
+
+
+def _of_layer(*given: Tensor) -> tuple[Tensor, Tensor, list[Tensor], list[Tensor]]:
+    """Maps' columns and biases, and lists of each block's of keys, queries and gate."""
+    blocks = len(given) // (2 + len(READ))
+    starts = range(2 * blocks, len(given), len(READ))
+    read = [joined(*reads(*given[at : at + len(READ)])) for at in starts]
+    of_maps = joined(*maps(*given[: 2 * blocks]))
+    return *of_maps, [weight for weight, _ in read], [bias for _, bias in read]

@@ -37,19 +37,26 @@ from reference_impls.merged import MergingModule, itself
 
 MATRICES = ("dep_w", "head_w", "fi_w", "fa_w")
 BIASES = ("map_b", "f_b", "fi_b", "fa_b", "o_b")
+READ = (*MATRICES[:3], *BIASES[1:])
+"""What `reads` takes."""
 
 
-def _maps(*given: Tensor) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+def maps(*given: Tensor) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
     """The blocks' map weights, and their biases."""
     half = len(given) // 2
     return given[:half], given[half:]
 
 
-def _reads(*given: Tensor) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+def reads(*given: Tensor) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
     """Weights of keys, queries and gate, and their biases, of which keys have none."""
     *weights, f_b, fi_b, fa_b, o_b = given
     # Not `stack(...).sum(0)`: its gradients are views of one memory, which `.grad` would share.
     return weights, (torch.zeros_like(f_b), f_b, fi_b + fa_b + o_b)
+
+
+def joined(weights: Sequence[Tensor], biases: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """The columns of weights side by side, and their biases."""
+    return torch.cat([*weights], dim=1), torch.cat([*biases])
 
 
 @dataclass(frozen=True)
@@ -131,7 +138,7 @@ class DirectedBlocks(MergingModule):
         """Each block's h = f(x map_w + map_b): [..., D] -> [..., d]."""
         prefixes = [prefix for prefix, _ in self.blocks]
         given = [self.weight(p, name) for name in ("map_w", "map_b") for p in prefixes]
-        return self._products(x, _maps, given, in_place(self.activation))
+        return self._products(x, maps, given, in_place(self.activation))
 
     def _products(
         self,
@@ -146,19 +153,18 @@ class DirectedBlocks(MergingModule):
             pairs = zip(*make(*given), strict=True)
             return tuple(then(torch.addmm(b, tokens, w)).view(*shape, len(b)) for w, b in pairs)
 
-        def joined(*given: Tensor) -> tuple[Tensor, Tensor]:
-            weights, biases = make(*given)
-            return torch.cat([*weights], dim=1), torch.cat([*biases])
+        def made(*given: Tensor) -> tuple[Tensor, Tensor]:
+            return joined(*make(*given))
 
-        weight, bias = self.merged.of(joined, *given, key=make)
+        weight, bias = self.merged.of(made, *given, key=make)
         width = given[0].shape[1]
         found = then(torch.addmm(bias, tokens, weight))
         return found.view(*shape, len(bias) // width, width).unbind(-2)
 
     def block(self, h: Tensor, prefix: str, pairs: Pairs) -> Tensor:
         """DiSA in one direction with its fusion gate: [B, N, d] -> [B, R, d]."""
-        given = [self.weight(prefix, name) for name in (*MATRICES[:3], *BIASES[1:])]
-        dependent, head, gate = self._products(h, _reads, given)  # [B, N, d]
+        given = [self.weight(prefix, name) for name in READ]
+        dependent, head, gate = self._products(h, reads, given)  # [B, N, d]
         a = self.attend(h, dependent, head, pairs)  # [B, R, d]
         if pairs.rows is not None:
             h, gate = h[:, pairs.rows], gate[:, pairs.rows]

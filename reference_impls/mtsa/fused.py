@@ -17,9 +17,11 @@ from torch.nn.functional import pad
 from torch.utils.checkpoint import checkpoint
 
 from reference_impls.checks import (
+    ACTIVATIONS,
     check_input,
     in_dtype,
     in_place,
+    least_denominator,
     one_of,
     refuse_rows,
     zero_at_padding,
@@ -71,6 +73,11 @@ def parts_of(product: Tensor, tokens: torch.Size, heads: int, widths: list[int])
 def query_key_value(q_w: Tensor, *others: Tensor) -> Tensor:
     """Columns of all; dividing the weight by sqrt(d_i) (eq. 8) is cheaper than the scores."""
     return side_by_side(q_w / math.sqrt(q_w.shape[2]), *others)
+
+
+def _of_layer(q_w: Tensor, k_w: Tensor, v_w: Tensor, *scores: Tensor) -> tuple[Tensor, ...]:
+    """`query_key_value`, and what `padded` makes of the others, or those themselves."""
+    return query_key_value(q_w, k_w, v_w), *(weight.detach() for weight in padded(*scores))
 
 
 def _query_key_score(q_w: Tensor, *others: Tensor) -> Tensor:
@@ -149,17 +156,45 @@ class FusedMTSA(FusedAttention, PaperLayer):
         s = s[..., : self.s2_b.shape[1]]
         return s if self.scale_s == "identity" else scaled(s + self.s2_b[:, None], self.scale_s)
 
+    def fuse(self, x: Tensor, mask: Tensor | None, rows: Tensor | None = None) -> Tensor:
+        """See `TensorizedLayer.fuse`; by one operator where there is one for it."""
+        whole = None
+        if self._default and not self.training and self.activation is ACTIVATIONS["relu"]:
+            whole = core.whole_layers(x, self.backend)
+        if whole is None:
+            return super().fuse(x, mask, rows)
+        check_input(x, mask, self.d_in)
+        refuse_rows(rows)
+        out: Tensor = whole.mtsa.default(
+            zero_at_padding(x, mask),
+            *self.merged.of(
+                _of_layer, self.q_w, self.k_w, self.v_w, self.s1_w, self.s1_b, self.s2_w
+            ),
+            self.o_w,
+            self.v_w.shape[2],
+            *self._geometries.of(x.shape[1], x.device),
+            mask,
+            self.scale_t == "log_sigmoid",
+            least_denominator(x.dtype, x.shape[1]),
+        )
+        return zero_at_padding(out, mask)
+
     def attention(self, x: Tensor, mask: Tensor | None = None) -> dict[str, Tensor]:
         """See `TensorizedLayer.attention`."""
         check_input(x, mask, self.d_in)
         self.merged.clear()  # gradients may be wanted, and nothing below asks
         return self.shown(*PaperLayer.project(self, zero_at_padding(x, mask)), mask)
 
+    @property
+    def _default(self) -> bool:
+        """Whether both scores are there, those of source2token as they are."""
+        return self.token2token and self.source2token and self.scale_s == "identity"
+
     def _by_hand(self, x: Tensor) -> bool:
         """Whether the backward pass written by hand serves: training, of the default form."""
         if not torch.is_grad_enabled() or not (x.requires_grad or self.v_w.requires_grad):
             return False
-        if not (self.token2token and self.source2token and self.scale_s == "identity"):
+        if not self._default:
             return False
         return not (torch.compiler.is_compiling() or torch.is_autocast_enabled(x.device.type))
 

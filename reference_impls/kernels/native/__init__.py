@@ -6,7 +6,7 @@ number of threads: every sum has one order, whichever thread takes which part.
 
 from __future__ import annotations
 
-from ctypes import addressof, c_int64
+from functools import cache
 from typing import Any
 
 import torch
@@ -25,8 +25,10 @@ from reference_impls.kernels.call import (
     of_flat,
     watched,
 )
-from reference_impls.kernels.native import problem
+from reference_impls.kernels.native import loader
 from reference_impls.mechanism import Unsupported
+
+DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
 def attend(call: KernelCall) -> tuple[Tensor, Tensor]:
@@ -42,7 +44,7 @@ def attend(call: KernelCall) -> tuple[Tensor, Tensor]:
             f"the native kernel runs on the CPU, q is on {call.q.device}: use fused_triton"
         )
     for name, t in zip("qkvs", call[:4], strict=True):
-        if t is not None and t.dtype not in problem.KINDS:
+        if t is not None and t.dtype not in DTYPES:
             raise Unsupported(
                 f"{name} is {t.dtype}; the native kernel takes floats of 16 to 64 bits"
             )
@@ -53,31 +55,32 @@ def attend(call: KernelCall) -> tuple[Tensor, Tensor]:
     return a, flagged
 
 
-def _rows_of(t: Tensor, width: int, dtype: torch.dtype) -> Tensor:
-    """Room for [H, B, N, width] that lies as [B, N, H, width], beside t [H, B, N, d]."""
-    heads, _, length, _ = t.shape
-    strides = (width, length * heads * width, heads * width, 1)
-    return t.new_empty_strided((*t.shape[:3], width), strides, dtype=dtype)
+tile_rows = 0
+"""Tokens of a tile, a multiple of 16; 0: chosen by the kernel. Tests and tuning set it."""
+tile_panel = 0
+"""Tokens of a panel: 16, 32, 48, 64, or 0."""
 
 
-def _results(q: Tensor, v: Tensor, s: Tensor | None, save: bool) -> tuple[Tensor, ...]:
-    """Room for a, flagged, the inverse denominators and the queries' highest scores."""
-    shape = q.shape[:3]
-    # Denominators only scale what flows back: bfloat16 will do where all else is that.
-    dtype = torch.bfloat16 if q.dtype == torch.bfloat16 else core_dtype(q.dtype)
-    sources = 1 if s is None else s.shape[3]
+@cache
+def _halves(enabled: bool) -> bool:
+    """Whether products of bfloat16 do what the kernel expects, with oneDNN switched on or off."""
+    return bool(loader.operators().halves.default())
+
+
+def _as_told(call: KernelCall) -> tuple[Any, ...]:
+    """The call as the library's operators take it."""
+    dropout, halves = call.dropout, call.q.dtype == torch.bfloat16
+    drawn = (0, -1) if dropout is None else (dropout.seed, dropout.threshold)
     return (
-        _rows_of(q, v.shape[3], q.dtype),
-        q.new_empty(shape, dtype=torch.bool),
-        q.new_empty((*shape, sources) if save else 0, dtype=dtype),
-        q.new_empty(shape if save else 0, dtype=core_dtype(q.dtype)),
+        *call[:4],
+        *call.geometry,
+        call.mask,
+        call.scale_t == "log_sigmoid",
+        *drawn,
+        halves and _halves(bool(torch.backends.mkldnn.enabled)),
+        tile_rows,
+        tile_panel,
     )
-
-
-def _gradients(q: Tensor, k: Tensor, v: Tensor, s: Tensor | None) -> tuple[Tensor, ...]:
-    """Room for the gradients; that of an absent s is empty."""
-    source = v.new_empty((0,)) if s is None else _rows_of(s, s.shape[3], s.dtype)
-    return (*(_rows_of(t, t.shape[3], t.dtype) for t in (q, k, v)), source)
 
 
 @custom_op(
@@ -92,21 +95,33 @@ def native_forward(*given: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def _forward(call: KernelCall, save: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    inputs = problem.as_read(call)
-    a, flagged, inverse, highest = _results(inputs.q, inputs.v, inputs.s, save)
-    least, lost = least_denominator(core_dtype(inputs.q.dtype), inputs.q.shape[2]), c_int64()
-    own = problem.of(
-        inputs, a, inverse, highest, least=least, flagged=flagged, lost=addressof(lost)
+    least = least_denominator(core_dtype(call.q.dtype), call.q.shape[2])
+    found: tuple[Tensor, Tensor, Tensor, Tensor] = loader.operators().forward.default(
+        *_as_told(call), least, save
     )
-    problem.run("forward", own)
-    if lost.value:
-        problem.run("repair", own)
-    return a, flagged, inverse, highest
+    return found
+
+
+def _lying_as(t: Tensor, width: int) -> Tensor:
+    """[H, B, N, width] that lies as [B, N, H, width], beside t [H, B, N, d]."""
+    heads, batch, length, _ = t.shape
+    return t.new_empty((batch, length, heads, width)).permute(2, 0, 1, 3)
 
 
 @register_fake("attnbench::native_forward")
 def _(q: Tensor, k: Tensor, v: Tensor, s: Tensor | None, *others: Any) -> tuple[Tensor, ...]:
-    return _results(q, v, s, others[-1])
+    shape, save, dtype = q.shape[:3], others[-1], core_dtype(q.dtype)
+    sources = 1 if s is None else s.shape[3]
+    return (
+        _lying_as(q, v.shape[3]),
+        q.new_empty(shape, dtype=torch.bool),
+        # Denominators only scale what flows back: bfloat16 will do where all else is that.
+        q.new_empty(
+            (*shape, sources) if save else 0,
+            dtype=q.dtype if q.dtype == torch.bfloat16 else dtype,
+        ),
+        q.new_empty(shape if save else 0, dtype=dtype),
+    )
 
 
 @custom_op(
@@ -119,35 +134,20 @@ def _(q: Tensor, k: Tensor, v: Tensor, s: Tensor | None, *others: Any) -> tuple[
 def native_backward(
     g: Tensor, a: Tensor, flagged: Tensor, inverse: Tensor, highest: Tensor, *given: Any
 ) -> tuple[Tensor, ...]:
-    """Gradients of q, k, v and s for the gradient g of a."""
-    call = of_flat(*given)
-    inputs = problem.as_read(call)
-    g, a = problem.unit_stride(g), problem.unit_stride(a)
-    inverse, highest = inverse.contiguous(), highest.contiguous()
-    gradients = _gradients(*inputs[:4])
-    found = (*gradients[:3], None if inputs.s is None else gradients[3])
-    flagged, lost = flagged.contiguous(), c_int64()
-    own = problem.of(
-        inputs,
-        a,
-        inverse,
-        highest,
-        flagged=flagged,
-        lost=addressof(lost),
-        g=g,
-        gradients=found,
+    """Gradients of q, k, v and s for the gradient g of a; that of an absent s is empty."""
+    found: tuple[Tensor, ...] = loader.operators().backward.default(
+        g, a, flagged, inverse, highest, *_as_told(of_flat(*given))
     )
-    problem.run("backward", own)
-    if lost.value:
-        problem.run("repair", own)
-    return gradients
+    return found
 
 
 @register_fake("attnbench::native_backward")
 def _(
     g: Tensor, a: Tensor, flagged: Tensor, inverse: Tensor, highest: Tensor, *given: Any
 ) -> tuple[Tensor, ...]:
-    return _gradients(*given[:4])
+    *others, s = given[:4]
+    of_s = given[2].new_empty((0,)) if s is None else _lying_as(s, s.shape[3])
+    return (*(_lying_as(t, t.shape[3]) for t in others), of_s)
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

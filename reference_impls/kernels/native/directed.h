@@ -1,11 +1,11 @@
-// Sums over pairs of tokens with a score for every feature (DiSA). Mirrored in directed.py.
+// Sums over pairs of tokens with a score for every feature (DiSA).
 #pragma once
 
 #include "problem.h"
 
 namespace attnbench {
 
-// Tensors are [B, N, d], all of one kind, F32 or F64. Every field takes 8 bytes.
+// Tensors are [B, N, d], all of one kind, F32 or F64.
 struct Directed {
   int64_t batch, length, width;
   int64_t lo, hi, without_self;  // of i - j

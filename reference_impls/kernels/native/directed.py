@@ -2,43 +2,21 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
 from torch import Tensor
 from torch.library import custom_op, register_autograd, register_fake
 
 from reference_impls.kernels.call import by_hand, called
-from reference_impls.kernels.native import problem
+from reference_impls.kernels.native import loader
 from reference_impls.mechanism import Unsupported
 
-DIRECTED = struct.Struct("=7q d 45q")
-"""`Directed` of `directed.h`."""
 TENSORS = 3
 """First of what the operator takes; behind them the mask and the options."""
 SCHEMA = (
     "Tensor h, Tensor keys, Tensor queries, Tensor? mask, int lo, int hi, bool without_self, "
     "float scale"
 )
-
-
-def _rows(t: Tensor | None) -> tuple[int, ...]:
-    """Address, kind and strides of a tensor [B, N, d], its one head as `Tensor` there."""
-    if t is None:
-        return problem.NOTHING
-    return problem.address(t), problem.KINDS[t.dtype], 0, t.stride(0), t.stride(1)
-
-
-def _run(given: tuple[Any, ...], *results: Tensor | None) -> None:
-    """The kernel on what `SCHEMA` says; a, its denominators, and going back g and the gradients."""
-    h, keys, queries, mask, lo, hi, without_self, scale = given
-    tensors = [None if t is None else problem.unit_stride(t) for t in (h, keys, queries, *results)]
-    mask = None if mask is None else mask.contiguous()
-    numbers = [*h.shape, lo, hi, without_self, problem.address(mask), scale]
-    for t in tensors:
-        numbers += _rows(t)
-    numbers += problem.NOTHING * (9 - len(tensors))
-    problem.run("directed", DIRECTED.pack(*numbers))
 
 
 @custom_op(
@@ -49,13 +27,12 @@ def _run(given: tuple[Any, ...], *results: Tensor | None) -> None:
 )
 def disa_forward(*given: Any) -> tuple[Tensor, Tensor]:
     """Attended values [B, N, d], and with `save` their denominators."""
-    a, denominator = _results(*given)
-    _run(given[:-1], a, denominator if given[-1] else None)
-    return a, denominator
+    found: tuple[Tensor, Tensor] = loader.operators().directed.default(*given)
+    return found
 
 
 @register_fake("attnbench::disa_forward")
-def _results(h: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
+def _(h: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
     shape = h.shape
     return h.new_empty(shape), h.new_empty(shape if others[-1] else (0, 0, 0))
 
@@ -66,15 +43,14 @@ def _results(h: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
     device_types="cpu",
     schema=f"(Tensor g, Tensor a, Tensor denominator, {SCHEMA}) -> (Tensor, Tensor, Tensor)",
 )
-def disa_backward(g: Tensor, a: Tensor, denominator: Tensor, *given: Any) -> tuple[Tensor, ...]:
+def disa_backward(*given: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of h, keys and queries for the gradient g of a."""
-    gradients = _gradients(g, a, denominator, *given)
-    _run(given, a, denominator, g, *gradients)
-    return gradients
+    found: tuple[Tensor, Tensor, Tensor] = loader.operators().directed_backward.default(*given)
+    return found
 
 
 @register_fake("attnbench::disa_backward")
-def _gradients(g: Tensor, *given: Any) -> tuple[Tensor, Tensor, Tensor]:
+def _(g: Tensor, *given: Any) -> tuple[Tensor, Tensor, Tensor]:
     return g.new_empty(g.shape), g.new_empty(g.shape), g.new_empty(g.shape)
 
 

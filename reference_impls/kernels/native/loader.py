@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 
@@ -34,7 +34,14 @@ if sys.platform != "win32":
     import fcntl
 
 NAME = "attnbench_native"
-SOURCES = ("native.cpp", "forward.cpp", "backward.cpp", "repair.cpp", "directed.cpp")
+SOURCES = (
+    "operators.cpp",
+    "forward.cpp",
+    "backward.cpp",
+    "repair.cpp",
+    "directed.cpp",
+    "layers.cpp",
+)
 WANTED = ("-O3", "-march=native", "-fopenmp")
 """Flags of the compiler, each left out where it does not know it."""
 PATIENCE = 900.0
@@ -251,6 +258,25 @@ def library() -> ctypes.CDLL:
     if isinstance(found, Unsupported):
         raise Unsupported(str(found))
     return found
+
+
+def operators() -> Any:
+    """The library's operators in torch, `forward`, `backward`, `mtsa` and so on.
+
+    Raises
+    ------
+    Unsupported
+        As `build`.
+    """
+    return _registered(library())
+
+
+@functools.cache
+def _registered(library: ctypes.CDLL) -> Any:
+    message = ctypes.create_string_buffer(1000)
+    if library.attnbench_register(message, ctypes.c_int64(len(message))):
+        raise RuntimeError(f"torch takes no operators: {message.value.decode(errors='replace')}")
+    return torch.ops.attnbench_native
 
 
 def without_compiler() -> bool:

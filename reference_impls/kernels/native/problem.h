@@ -1,4 +1,4 @@
-// What the caller gives: tensors by address and strides, geometry, masks. Mirrored in problem.py.
+// What the caller gives: tensors by address and strides, geometry, masks.
 #pragma once
 
 #include <c10/util/Half.h>
@@ -27,7 +27,7 @@ struct Tensor {
   }
 };
 
-// Every field takes 8 bytes. Addresses are 0 where there is nothing.
+// Addresses are 0 where there is nothing.
 struct Problem {
   int64_t heads, batch, length, key_width, value_width;
   int64_t source_width;  // of s: 0 (E is 1), 1 or value_width

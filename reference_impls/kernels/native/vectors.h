@@ -62,27 +62,43 @@ ATTNBENCH_INLINE Vector<C> all(C x) {
   return x - Vector<C>{};  // folds away, where 0 + x would not
 }
 
+// e^x = (part + 1) power, of x in the range of normal numbers.
+struct Exponential {
+  Floats part, power;
+
+  ATTNBENCH_INLINE explicit Exponential(Floats x) {
+    // Round x / ln 2 to an integer in the low bits of the mantissa.
+    const Floats shifted = x * 1.44269504f + 12582912.f;
+    const Floats n = shifted - 12582912.f;
+    Floats r = x - n * 0.693359375f;
+    r = r + n * 2.12194440e-4f;
+    // Cephes' expf: below 2 units in the last place on |r| <= ln 2 / 2.
+    Floats y = r * 1.9875691500e-4f + 1.3981999507e-3f;
+    y = y * r + 8.3334519073e-3f;
+    y = y * r + 4.1665795894e-2f;
+    y = y * r + 1.6666665459e-1f;
+    y = y * r + 5.0000001201e-1f;
+    part = y * (r * r) + r;
+    power = (Floats)(((Words)shifted << 23) + 0x3f800000u);
+  }
+};
+constexpr float LOWEST = -87.33654f, HIGHEST = 88.37626f;
+
 // exp, 0 below the smallest normal number and at -inf, finite above the largest; NaN stays NaN.
 ATTNBENCH_INLINE Floats exponential(Floats x) {
-  const Floats low = all(-87.33654f), high = all(88.37626f);
+  const Floats low = all(LOWEST), high = all(HIGHEST);
   const auto gone = x < low;
   x = x > high ? high : x;
   x = x < low ? low : x;
-  // Round x / ln 2 to an integer in the low bits of the mantissa.
-  const Floats shifted = x * 1.44269504f + 12582912.f;
-  const Floats n = shifted - 12582912.f;
-  Floats r = x - n * 0.693359375f;
-  r = r + n * 2.12194440e-4f;
-  // Cephes' expf: below 2 units in the last place on |r| <= ln 2 / 2.
-  Floats y = r * 1.9875691500e-4f + 1.3981999507e-3f;
-  y = y * r + 8.3334519073e-3f;
-  y = y * r + 4.1665795894e-2f;
-  y = y * r + 1.6666665459e-1f;
-  y = y * r + 5.0000001201e-1f;
-  y = y * (r * r) + r + 1.f;
-  const Floats power = (Floats)(((Words)shifted << 23) + 0x3f800000u);
-  y = y * power;
-  return gone ? Floats{} : y;
+  const Exponential e(x);
+  return gone ? Floats{} : (e.part + 1.f) * e.power;
+}
+
+// exp(x) - 1 for x <= 0, exact near 0; NaN stays NaN.
+ATTNBENCH_INLINE Floats exponential_less_one(Floats x) {
+  const Floats low = all(LOWEST);
+  const Exponential e(x < low ? low : x);
+  return e.part * e.power + (e.power - 1.f);
 }
 
 // Never inf: 1 / (1 + e^-x) times e^-x would be 0 * inf.
@@ -90,6 +106,11 @@ ATTNBENCH_INLINE Doubles exponential(Doubles x) {
   const Doubles high = all(709.);
   x = x > high ? high : x;
   for (int64_t c = 0; c < LANES<double>; ++c) x[c] = std::exp(x[c]);
+  return x;
+}
+
+ATTNBENCH_INLINE Doubles exponential_less_one(Doubles x) {
+  for (int64_t c = 0; c < LANES<double>; ++c) x[c] = std::expm1(x[c]);
   return x;
 }
 

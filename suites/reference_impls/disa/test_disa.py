@@ -20,7 +20,7 @@ from reference_impls.disa.cutting import chunks
 from reference_impls.disa.fused import FusedDisa
 from reference_impls.disa.modules import BroadcastDisa, DisaLayer, Pairs, PlainDisa
 from reference_impls.kernels import core
-from reference_impls.kernels.native import problem
+from reference_impls.kernels.native import loader
 from reference_impls.masks import parse
 from reference_impls.mechanism import Size
 from suites.support.batches import (
@@ -147,7 +147,7 @@ def test_what_gradients_are_of_loses_nothing_to_exponentials_of_tokens() -> None
 
 @pytest.mark.nightly
 def test_compiled_disa_calls_its_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(problem, "run", kernel := Mock(wraps=problem.run))
+    monkeypatch.setattr(loader, "operators", kernel := Mock(wraps=loader.operators))
     torch.compiler.reset()
     module, (x, mask) = FusedDisa(D_IN, D_OUT), batch((9, 4))
     wanted = run(module, x.float(), mask)

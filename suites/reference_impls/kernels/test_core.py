@@ -6,6 +6,7 @@ import math
 import subprocess
 import sys
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -26,7 +27,7 @@ from suites.support.attending import (
     masks_of,
     with_gradients,
 )
-from suites.support.batches import LargestTensor, error
+from suites.support.batches import LargestTensor, batch, build, error
 from suites.support.parameters import has_compiler
 
 EACH = [
@@ -299,6 +300,48 @@ def test_compiled_underflowing_queries_are_computed_again(backend: str) -> None:
     torch._dynamo.reset()
     compiled: Any = torch.compile(core.attend, fullgraph=True, backend="aot_eager")
     assert_exact(compiled(*call, backend=backend), call)
+
+
+@pytest.mark.skipif(not has_compiler(), reason="no compiler here")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("name", "variant", "options"),
+    [
+        ("mtsa.fused", "default", {}),
+        ("mtsa.fused", "identity", {"key_dim": 3, "score_dim": 5}),
+        ("mtsa.fused", "default", {"heads": 2, "masks": ["window:2", "none"]}),
+        ("disa.fused", "default", {}),
+        ("disa.fused", "diagonal", {}),
+        ("disa.fused", "wide_tanh", {}),
+    ],
+)
+def test_a_layer_as_one_operator_is_the_layer(
+    name: str,
+    variant: str,
+    options: dict[str, Any],
+    dtype: torch.dtype,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = build(name, variant, **options).to(dtype).eval()
+    x, mask = batch((9, 1, 6))
+    mask[0, 4] = False  # a hole
+    x = x.to(dtype)
+    operators = Mock(wraps=core._loader().operators())
+    monkeypatch.setattr(core._loader(), "operators", lambda: operators)
+    whole = getattr(operators, name.partition(".")[0]).default
+    for real in (mask, None):
+        whole.reset_mock()
+        with torch.no_grad():
+            once = module(x, real)
+        assert whole.call_count == 1
+        stepwise = module(x, real)  # with gradients
+        assert whole.call_count == 1
+        scale = stepwise.abs().max()
+        assert (once - stepwise).abs().max() <= 40 * torch.finfo(dtype).eps * scale
+    with torch.no_grad():
+        assert dispatched(lambda: module(x, mask)), "by steps where a profiler watches"
+        module.train()(x, mask)
+    assert whole.call_count == 1
 
 
 def test_the_mark_for_the_compiler_is_torchs_own_and_costs_no_import() -> None:

@@ -15,14 +15,7 @@ from torch import Tensor
 from harness.measure.run import dispatched
 from reference_impls.kernels import native
 from reference_impls.kernels.call import KernelCall
-from reference_impls.kernels.native import (
-    attend,
-    directed,
-    loader,
-    native_backward,
-    native_forward,
-    problem,
-)
+from reference_impls.kernels.native import attend, native_backward, native_forward
 from reference_impls.mechanism import Unsupported
 from suites.support.attending import (
     EVERY,
@@ -52,8 +45,6 @@ pytestmark = pytest.mark.skipif(not has_compiler(), reason="needs a C++ compiler
 def test_every_size_of_tile(
     tile: tuple[int, int], scale_t: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(problem, "tile_rows", tile[0])
-    monkeypatch.setattr(problem, "tile_panel", tile[1])
     for dtype in (torch.float32, torch.bfloat16):
         for options in ({"keep": 0.7}, {"padding": "holes"}):
             given: dict[str, Any] = {"n": 150, "masks": EVERY, "scale_t": scale_t, **options}
@@ -91,7 +82,6 @@ def test_without_products_of_bfloat16_it_computes_in_float32(
     with torch.backends.mkldnn.flags(enabled=False):
         assert_agrees(attend, call(torch.bfloat16))
         assert_agrees(attend, call(torch.float32))
-    monkeypatch.setattr(problem, "_halves", lambda enabled: False)
     assert_agrees(attend, call(torch.bfloat16))
 
 
@@ -157,11 +147,6 @@ def test_compiled_by_inductor_without_a_break() -> None:
     torch.compiler.reset()
     for name in wanted:
         torch.testing.assert_close(found[name], wanted[name])
-
-
-def test_both_sides_agree_how_long_a_problem_is() -> None:
-    assert loader.library().attnbench_problem_bytes() == problem.PROBLEM.size
-    assert loader.library().attnbench_directed_bytes() == directed.DIRECTED.size
 
 
 def test_what_it_does_not_do_it_says() -> None:
