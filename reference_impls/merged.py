@@ -177,12 +177,13 @@ class Merged:
 
 
 def _plain(made: Any) -> bool:
-    """Whether what was made is worth keeping: not a weight itself, which is there already.
+    """Whether what was made is worth keeping: not weights alone, which are there already.
 
     Nor what a mode made that only plays a call through.
     """
     parts = made if isinstance(made, tuple) else (made,)
-    return all(type(part) is Tensor for part in parts if isinstance(part, Tensor))
+    kinds = {type(part) for part in parts if isinstance(part, Tensor)}
+    return Tensor in kinds and kinds <= {Tensor, nn.Parameter}
 
 
 def _constant(weights: Sequence[Tensor]) -> bool:
@@ -191,7 +192,7 @@ def _constant(weights: Sequence[Tensor]) -> bool:
     Not while a call is compiled, traced, or captured in a CUDA graph: what is made then belongs to
     the graph, and a graph that read a kept matrix would go on reading it when the weights change.
     """
-    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+    if torch.compiler.is_compiling() or torch._C._is_tracing():
         return False
     if weights[0].is_cuda and torch.cuda.is_current_stream_capturing():
         return False

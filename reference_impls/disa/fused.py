@@ -17,7 +17,7 @@ from reference_impls.checks import (
     zero_at_padding,
 )
 from reference_impls.disa.chunked import ChunkedDisa
-from reference_impls.disa.modules import READ, DirectedBlocks, Pairs, joined, maps, reads
+from reference_impls.disa.modules import READ, DirectedBlocks, Pairs, joined_maps, joined_reads
 from reference_impls.kernels import core
 from reference_impls.kernels.native import directed
 from reference_impls.masks import HeadMask
@@ -42,7 +42,8 @@ class ByKernel(DirectedBlocks):
         if core.choose(h.device.type, dtype) != "native":
             return super().attend(h, dependent, head, pairs)
         tensors = [in_dtype(t, dtype) for t in (h, dependent, head)]
-        save = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+        wanted = h.requires_grad or dependent.requires_grad or head.requires_grad
+        save = torch.is_grad_enabled() and wanted
         options = (pairs.keys, *bounds(pairs.direction), self.tanh_scale)
         a, _ = directed.attend(*tensors, *options, save)
         return in_dtype(a, h.dtype)
@@ -54,12 +55,15 @@ class FusedDisa(ByKernel, ChunkedDisa):
     def __init__(self, d_in: int, d_out: int, **options: Any) -> None:
         super().__init__(d_in, d_out, **options)
         prefixes = [prefix for prefix, _ in self.blocks]
-        maps_ = (prefix + name for name in ("map_w", "map_b") for prefix in prefixes)
-        self._read = (*maps_, *(prefix + name for prefix in prefixes for name in READ))
+        self._maps = [prefix + name for name in ("map_w", "map_b") for prefix in prefixes]
+        self._reads = [[prefix + name for name in READ] for prefix in prefixes]
         self._gates = [prefix + "fa_w" for prefix in prefixes]
         self._bounds = [
             [*values] for values in zip(*(bounds(at) for at in self.masks), strict=True)
         ]
+
+    def _named(self, names: list[str]) -> list[Tensor]:
+        return [weight_of(self, name) for name in names]
 
     def fuse(self, x: Tensor, mask: Tensor | None, rows: Tensor | None = None) -> Tensor:
         """See `DisaLayer.fuse`; by one operator where there is one for it."""
@@ -70,21 +74,14 @@ class FusedDisa(ByKernel, ChunkedDisa):
             return super().fuse(x, mask, rows)
         check_input(x, mask, self.d_in)
         refuse_rows(rows)
+        weights = [self.merged.of(joined_reads, *self._named(names)) for names in self._reads]
         out: Tensor = whole.disa.default(
             zero_at_padding(x, mask),
-            *self.merged.of(_of_layer, *[weight_of(self, name) for name in self._read]),
-            [weight_of(self, name) for name in self._gates],
+            *self.merged.of(joined_maps, *self._named(self._maps)),
+            *zip(*weights, strict=True),
+            self._named(self._gates),
             mask,
             *self._bounds,
             self.tanh_scale,
         )
         return zero_at_padding(out, mask)
-
-
-def _of_layer(*given: Tensor) -> tuple[Tensor, Tensor, list[Tensor], list[Tensor]]:
-    """Maps' columns and biases, and lists of each block's of keys, queries and gate."""
-    blocks = len(given) // (2 + len(READ))
-    starts = range(2 * blocks, len(given), len(READ))
-    read = [joined(*reads(*given[at : at + len(READ)])) for at in starts]
-    of_maps = joined(*maps(*given[: 2 * blocks]))
-    return *of_maps, [weight for weight, _ in read], [bias for _, bias in read]

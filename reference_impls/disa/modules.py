@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import torch
 from torch import Tensor
@@ -35,28 +35,42 @@ from reference_impls.masks import HeadMask, allowed, parse
 from reference_impls.mechanism import BadOption
 from reference_impls.merged import MergingModule, itself
 
+Affine: TypeAlias = tuple[Sequence[Tensor], Sequence[Tensor | None]]
+"""Weights [D, d] of one input, and their biases [d]."""
+
 MATRICES = ("dep_w", "head_w", "fi_w", "fa_w")
 BIASES = ("map_b", "f_b", "fi_b", "fa_b", "o_b")
 READ = (*MATRICES[:3], *BIASES[1:])
 """What `reads` takes."""
 
 
-def maps(*given: Tensor) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+def maps(*given: Tensor) -> Affine:
     """The blocks' map weights, and their biases."""
     half = len(given) // 2
     return given[:half], given[half:]
 
 
-def reads(*given: Tensor) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+def reads(*given: Tensor) -> Affine:
     """Weights of keys, queries and gate, and their biases, of which keys have none."""
     *weights, f_b, fi_b, fa_b, o_b = given
     # Not `stack(...).sum(0)`: its gradients are views of one memory, which `.grad` would share.
-    return weights, (torch.zeros_like(f_b), f_b, fi_b + fa_b + o_b)
+    return weights, (None, f_b, fi_b + fa_b + o_b)
 
 
-def joined(weights: Sequence[Tensor], biases: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """The columns of weights side by side, and their biases."""
-    return torch.cat([*weights], dim=1), torch.cat([*biases])
+def _joined(make: Callable[..., Affine]) -> Callable[..., tuple[Tensor, Tensor]]:
+    """The columns of the weights that `make` gives side by side, and their biases or zeros."""
+
+    def made(*given: Tensor) -> tuple[Tensor, Tensor]:
+        weights, biases = make(*given)
+        pairs = zip(weights, biases, strict=True)
+        whole = [w.new_zeros(w.shape[1]) if b is None else b for w, b in pairs]
+        return torch.cat([*weights], dim=1), torch.cat(whole)
+
+    return made
+
+
+joined_maps, joined_reads = _joined(maps), _joined(reads)
+JOINED = {maps: joined_maps, reads: joined_reads}
 
 
 @dataclass(frozen=True)
@@ -137,13 +151,13 @@ class DirectedBlocks(MergingModule):
     def mapped(self, x: Tensor) -> tuple[Tensor, ...]:
         """Each block's h = f(x map_w + map_b): [..., D] -> [..., d]."""
         prefixes = [prefix for prefix, _ in self.blocks]
-        given = [self.weight(p, name) for name in ("map_w", "map_b") for p in prefixes]
+        given = [weight_of(self, p + name) for name in ("map_w", "map_b") for p in prefixes]
         return self._products(x, maps, given, in_place(self.activation))
 
     def _products(
         self,
         x: Tensor,
-        make: Callable[..., tuple[Sequence[Tensor], Sequence[Tensor]]],
+        make: Callable[..., Affine],
         given: Sequence[Tensor],
         then: Callable[[Tensor], Tensor] = itself,
     ) -> tuple[Tensor, ...]:
@@ -151,19 +165,15 @@ class DirectedBlocks(MergingModule):
         tokens, shape = x.flatten(0, -2), x.shape[:-1]
         if self.merged.apart(x, given):
             pairs = zip(*make(*given), strict=True)
-            return tuple(then(torch.addmm(b, tokens, w)).view(*shape, len(b)) for w, b in pairs)
-
-        def made(*given: Tensor) -> tuple[Tensor, Tensor]:
-            return joined(*make(*given))
-
-        weight, bias = self.merged.of(made, *given, key=make)
-        width = given[0].shape[1]
-        found = then(torch.addmm(bias, tokens, weight))
-        return found.view(*shape, len(bias) // width, width).unbind(-2)
+            found = [tokens @ w if b is None else torch.addmm(b, tokens, w) for w, b in pairs]
+            return tuple(then(one).view(*shape, one.shape[1]) for one in found)
+        weight, bias = self.merged.of(JOINED[make], *given)
+        product, width = then(torch.addmm(bias, tokens, weight)), given[0].shape[1]
+        return product.view(*shape, product.shape[1] // width, width).unbind(-2)
 
     def block(self, h: Tensor, prefix: str, pairs: Pairs) -> Tensor:
         """DiSA in one direction with its fusion gate: [B, N, d] -> [B, R, d]."""
-        given = [self.weight(prefix, name) for name in READ]
+        given = [weight_of(self, prefix + name) for name in READ]
         dependent, head, gate = self._products(h, reads, given)  # [B, N, d]
         a = self.attend(h, dependent, head, pairs)  # [B, R, d]
         if pairs.rows is not None:

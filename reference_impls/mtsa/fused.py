@@ -75,9 +75,11 @@ def query_key_value(q_w: Tensor, *others: Tensor) -> Tensor:
     return side_by_side(q_w / math.sqrt(q_w.shape[2]), *others)
 
 
-def _of_layer(q_w: Tensor, k_w: Tensor, v_w: Tensor, *scores: Tensor) -> tuple[Tensor, ...]:
-    """`query_key_value`, and what `padded` makes of the others, or those themselves."""
-    return query_key_value(q_w, k_w, v_w), *(weight.detach() for weight in padded(*scores))
+def _of_layer(*weights: Tensor) -> tuple[Tensor, ...]:
+    """The columns of what multiplies x, and where there are more than three, the last, `padded`."""
+    columns, scores = (weights[:-3], weights[-3:]) if len(weights) > 3 else (weights, ())
+    merge = query_key_value if len(columns) == 3 else side_by_side
+    return merge(*columns), *(padded(*scores) if scores else ())
 
 
 def _query_key_score(q_w: Tensor, *others: Tensor) -> Tensor:
@@ -122,20 +124,15 @@ class FusedMTSA(FusedAttention, PaperLayer):
             )
             q, k, v, s = (t.view(self.heads, *tokens, t.shape[2]) for t in found)
             return q, k, v, s
-        if self.token2token:
-            weight = self.merged.of(query_key_value, self.q_w, self.k_w, self.v_w)
-            widths = [self.q_w.shape[2], self.k_w.shape[2]]
-        elif self.source2token:
-            weight, widths = (
-                self.merged.of(side_by_side, self.k_w, self.v_w),
-                [self.k_w.shape[2]],
-            )
-        else:
-            weight, widths = self.merged.of(side_by_side, self.v_w), []
-        widths.append(self.v_w.shape[2])
+        read: list[Tensor] = [self.q_w, self.k_w] if self.token2token else []
+        if self.source2token and not self.token2token:
+            read = [self.k_w]
+        widths = [w.shape[2] for w in (*read, self.v_w)]
+        scores: list[Tensor] = [self.s1_w, self.s1_b, self.s2_w] if self.source2token else []
+        weight, *scores = self.merged.of(_of_layer, *read, self.v_w, *scores)
         *scored, v = parts_of(flat @ weight, tokens, self.heads, widths)
         if self.source2token:
-            s = self._source_scores(scored[-1].flatten(1, 2)).view(v.shape)
+            s = self._source_scores(scored[-1].flatten(1, 2), *scores).view(v.shape)
         else:
             s = absent(v, 1)
         if not self.token2token:
@@ -143,13 +140,12 @@ class FusedMTSA(FusedAttention, PaperLayer):
         q, k = scored
         return q, k, v, s
 
-    def _source_scores(self, k: Tensor) -> Tensor:
-        """Eq. 9 of keys [H, B*N, d_i]; without the last bias if sigma_s is the identity.
+    def _source_scores(self, k: Tensor, s1_w: Tensor, s1_b: Tensor, s2_w: Tensor) -> Tensor:
+        """Eq. 9 of keys [H, B*N, d_i], weights padded; no last bias if sigma_s is the identity.
 
         What is added to all keys alike changes no weight of any: it has a gradient, which is 0.
         `attention` shows it all the same.
         """
-        s1_w, s1_b, s2_w = self.merged.of(padded, self.s1_w, self.s1_b, self.s2_w)
         if self.scale_s == "identity" and torch.is_grad_enabled():
             s2_w = s2_w + _nothing_of(self.s2_b, s2_w.shape[2])
         s = torch.bmm(_hidden(k, s1_w, s1_b, self.activation), s2_w)
