@@ -197,7 +197,11 @@ def test_the_page_of_many_allows_for_their_number(site: Path) -> None:
 @in_a_browser
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("dark", "width"), [(False, 1280), (True, 390)], ids=["light", "dark on a phone"]
+    ("dark", "width"),
+    [
+        pytest.param(False, 1280, id="light", marks=pytest.mark.nightly),
+        pytest.param(True, 390, id="dark on a phone"),
+    ],
 )
 def test_a_browser_finds_nothing_wrong_with_any_page(site: Path, dark: bool, width: int) -> None:
     found = sorted(site.glob("*.html"))
