@@ -16,7 +16,9 @@ namespace {
 template <class C, class F>
 void each_row(const at::Tensor& t, const F& each) {
   C* const from = t.data_ptr<C>();
-  at::parallel_for(0, t.size(0), 16, [&](int64_t first, int64_t end) {
+  constexpr int64_t worth = 32768;  // numbers, of a second thread, as in torch's own passes
+  const int64_t grain = worth / std::max<int64_t>(t.size(1), 1) + 1;
+  at::parallel_for(0, t.size(0), grain, [&](int64_t first, int64_t end) {
     for (int64_t i = first; i < end; ++i) each(from + i * t.stride(0), i);
   });
 }
