@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import lzma
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -108,7 +109,8 @@ def _clip(calibrations: Iterable[Mapping[str, Any]]) -> None:
     """Put wall times of each arm in ascending order, as the steps from each to the next.
 
     They pack small. Only medians are read of them, of the block and of all its comparison's blocks
-    together: what lies beyond both is moved to the nearer of them, by which neither changes.
+    together: each is moved down to the nearest of these, or up to the lowest, by which none of
+    them changes.
     """
     sides = [
         ((record["condition"], record["repeat"], problem, arm, side), of)
@@ -125,9 +127,8 @@ def _clip(calibrations: Iterable[Mapping[str, Any]]) -> None:
     middles = {at: (median_low(wall), median_high(wall)) for at, wall in pooled.items()}
     for at, of in sides:
         wall = of.pop("wall")
-        low = min(median_low(wall), middles[at][0])
-        high = max(median_high(wall), middles[at][1])
-        kept = [0.0, *(min(max(us, low), high) for us in wall)]
+        ends = sorted({median_low(wall), median_high(wall), *middles[at]})
+        kept = [0.0, *(ends[max(bisect_right(ends, us) - 1, 0)] for us in wall)]
         of["steps_us"] = [round(b - a, 6) for a, b in pairwise(kept)]
         of["ran_us"] = _rounded(float(sum(of.pop("us"))))
         of["waited_us"] = _rounded(float(sum(of["waited_us"].values())))

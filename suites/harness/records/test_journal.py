@@ -82,23 +82,24 @@ def test_only_what_is_read_is_published(tmp_path: Path) -> None:
     assert read.records[0]["epochs"] == [{**epoch, "loss": 0.1235, "seconds": 12.35}]
 
 
-def test_of_a_calibration_the_samples_between_medians_are_published(tmp_path: Path) -> None:
+def test_of_a_calibration_the_medians_are_published(tmp_path: Path) -> None:
     def arms(*us: float, **waited: float) -> dict[str, Any]:
         base = {"inner": 2, "us": list(us), "waited_us": waited}
         return {"product-80": {"same": {"ratio": 1.1, "base": base}}}
 
     first = arms(9.0, 1.0, 2.0, 3.0, 7.0, **{"1": 5.0})  # walls 2, 3, 6, 7, 9
-    second = arms(4.0, 4.5, 40.0)  # the median of all is 5.25, between 4.5 and 6
+    second, third = arms(4.0, 4.5, 40.0), arms(12.0, 13.0, 14.0)  # the median of all is 7
     with journal.Writer(tmp_path, {"plan": 1}) as writer:
         common = {"kind": "calibration", "status": "ok", "condition": "idle", "repeat": 0}
-        for key, of in (("a", first), ("b", second)):
+        for key, of in (("a", first), ("b", second), ("c", third)):
             writer.append({**common, "key": key, "block": key, "arms": of})
     pack(tmp_path, tmp_path / "published")
     read = journal.read(tmp_path / "published").records
     sides = [one["arms"]["product-80"]["same"]["base"] for one in read]
     assert sides == [
-        {"inner": 2, "steps_us": [4.5, 0, 1.5, 0, 0], "ran_us": 22, "waited_us": 5},
-        {"inner": 2, "steps_us": [4.5, 0, 1.5], "ran_us": 48.5, "waited_us": 0},
+        {"inner": 2, "steps_us": [6, 0, 0, 1, 0], "ran_us": 22, "waited_us": 5},
+        {"inner": 2, "steps_us": [4.5, 0, 2.5], "ran_us": 48.5, "waited_us": 0},
+        {"inner": 2, "steps_us": [7, 6, 0], "ran_us": 39, "waited_us": 0},
     ]
     # What is published already stays what it is.
     pack(tmp_path / "published", tmp_path / "again")
