@@ -45,6 +45,8 @@ pytestmark = pytest.mark.skipif(not has_compiler(), reason="needs a C++ compiler
 def test_every_size_of_tile(
     tile: tuple[int, int], scale_t: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(native, "tile_rows", tile[0])
+    monkeypatch.setattr(native, "tile_panel", tile[1])
     for dtype in (torch.float32, torch.bfloat16):
         for options in ({"keep": 0.7}, {"padding": "holes"}):
             given: dict[str, Any] = {"n": 150, "masks": EVERY, "scale_t": scale_t, **options}
@@ -82,6 +84,7 @@ def test_without_products_of_bfloat16_it_computes_in_float32(
     with torch.backends.mkldnn.flags(enabled=False):
         assert_agrees(attend, call(torch.bfloat16))
         assert_agrees(attend, call(torch.float32))
+    monkeypatch.setattr(native, "_halves", lambda enabled: False)
     assert_agrees(attend, call(torch.bfloat16))
 
 
