@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -13,11 +11,10 @@ from reference_impls.checks import (
     core_dtype,
     in_dtype,
     refuse_rows,
-    weight_of,
     zero_at_padding,
 )
 from reference_impls.disa.chunked import ChunkedDisa
-from reference_impls.disa.modules import READ, DirectedBlocks, Pairs, joined_maps, joined_reads
+from reference_impls.disa.modules import DirectedBlocks, Pairs, joined_maps, joined_reads
 from reference_impls.kernels import core
 from reference_impls.kernels.native import directed
 from reference_impls.masks import HeadMask
@@ -52,19 +49,6 @@ class ByKernel(DirectedBlocks):
 class FusedDisa(ByKernel, ChunkedDisa):
     """`DisaLayer` by the native kernel, else in chunks."""
 
-    def __init__(self, d_in: int, d_out: int, **options: Any) -> None:
-        super().__init__(d_in, d_out, **options)
-        prefixes = [prefix for prefix, _ in self.blocks]
-        self._maps = [prefix + name for name in ("map_w", "map_b") for prefix in prefixes]
-        self._reads = [[prefix + name for name in READ] for prefix in prefixes]
-        self._gates = [prefix + "fa_w" for prefix in prefixes]
-        self._bounds = [
-            [*values] for values in zip(*(bounds(at) for at in self.masks), strict=True)
-        ]
-
-    def _named(self, names: list[str]) -> list[Tensor]:
-        return [weight_of(self, name) for name in names]
-
     def fuse(self, x: Tensor, mask: Tensor | None, rows: Tensor | None = None) -> Tensor:
         """See `DisaLayer.fuse`; by one operator where there is one for it."""
         whole = None
@@ -74,14 +58,15 @@ class FusedDisa(ByKernel, ChunkedDisa):
             return super().fuse(x, mask, rows)
         check_input(x, mask, self.d_in)
         refuse_rows(rows)
-        weights = [self.merged.of(joined_reads, *self._named(names)) for names in self._reads]
+        prefixes = [prefix for prefix, _ in self.blocks]
+        read = [self.merged.of(joined_reads, *self.read_weights(prefix)) for prefix in prefixes]
         out: Tensor = whole.disa.default(
             zero_at_padding(x, mask),
-            *self.merged.of(joined_maps, *self._named(self._maps)),
-            *zip(*weights, strict=True),
-            self._named(self._gates),
+            *self.merged.of(joined_maps, *self.map_weights()),
+            *zip(*read, strict=True),
+            [self.weight(prefix, "fa_w") for prefix in prefixes],
             mask,
-            *self._bounds,
+            *zip(*map(bounds, self.masks), strict=True),
             self.tanh_scale,
         )
         return zero_at_padding(out, mask)

@@ -40,8 +40,6 @@ Affine: TypeAlias = tuple[Sequence[Tensor], Sequence[Tensor | None]]
 
 MATRICES = ("dep_w", "head_w", "fi_w", "fa_w")
 BIASES = ("map_b", "f_b", "fi_b", "fa_b", "o_b")
-READ = (*MATRICES[:3], *BIASES[1:])
-"""What `reads` takes."""
 
 
 def maps(*given: Tensor) -> Affine:
@@ -150,9 +148,16 @@ class DirectedBlocks(MergingModule):
 
     def mapped(self, x: Tensor) -> tuple[Tensor, ...]:
         """Each block's h = f(x map_w + map_b): [..., D] -> [..., d]."""
-        prefixes = [prefix for prefix, _ in self.blocks]
-        given = [weight_of(self, p + name) for name in ("map_w", "map_b") for p in prefixes]
-        return self._products(x, maps, given, in_place(self.activation))
+        return self._products(x, maps, self.map_weights(), in_place(self.activation))
+
+    def map_weights(self) -> list[Tensor]:
+        """What `maps` takes."""
+        names = [prefix + name for name in ("map_w", "map_b") for prefix, _ in self.blocks]
+        return [weight_of(self, name) for name in names]
+
+    def read_weights(self, prefix: str) -> list[Tensor]:
+        """What `reads` takes of one block."""
+        return [weight_of(self, prefix + name) for name in (*MATRICES[:3], *BIASES[1:])]
 
     def _products(
         self,
@@ -173,7 +178,7 @@ class DirectedBlocks(MergingModule):
 
     def block(self, h: Tensor, prefix: str, pairs: Pairs) -> Tensor:
         """DiSA in one direction with its fusion gate: [B, N, d] -> [B, R, d]."""
-        given = [weight_of(self, prefix + name) for name in READ]
+        given = self.read_weights(prefix)
         dependent, head, gate = self._products(h, reads, given)  # [B, N, d]
         a = self.attend(h, dependent, head, pairs)  # [B, R, d]
         if pairs.rows is not None:

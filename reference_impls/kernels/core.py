@@ -96,14 +96,12 @@ def whole_layers(x: Tensor, backend: str) -> Any:
     products is a third of the time; of many, nothing.
     """
     global _ran
-    if torch.is_grad_enabled() or x.dtype not in (torch.float32, torch.float64) or watched(x):
+    if torch.is_grad_enabled() or x.device.type != "cpu" or watched(x):
         return None
-    if torch.is_autocast_enabled(x.device.type):
+    if x.dtype not in (torch.float32, torch.float64) or torch.is_autocast_enabled("cpu"):
         return None
-    if (choose(x.device.type, x.dtype) if backend == "auto" else backend) != "native":
+    if (choose("cpu", x.dtype) if backend == "auto" else backend) != "native":
         return None
-    if x.device.type != "cpu":
-        return None  # `attend` refuses it
     _ran = "native"
     return _loader().operators()
 

@@ -29,6 +29,10 @@ from reference_impls.kernels.native import loader
 from reference_impls.mechanism import Unsupported
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+tile_rows = 0
+"""Tokens of a tile, a multiple of 16; 0: chosen by the kernel. Tests and tuning set it."""
+tile_panel = 0
+"""Tokens of a panel: 16, 32, 48, 64, or 0."""
 
 
 def attend(call: KernelCall) -> tuple[Tensor, Tensor]:
@@ -53,12 +57,6 @@ def attend(call: KernelCall) -> tuple[Tensor, Tensor]:
     else:
         a, flagged, *_ = _forward(call, save)
     return a, flagged
-
-
-tile_rows = 0
-"""Tokens of a tile, a multiple of 16; 0: chosen by the kernel. Tests and tuning set it."""
-tile_panel = 0
-"""Tokens of a panel: 16, 32, 48, 64, or 0."""
 
 
 @cache

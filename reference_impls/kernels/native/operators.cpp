@@ -46,6 +46,19 @@ void guarded(const F& work) {
   }
 }
 
+// work(T{}), T the types of factors and sums.
+template <class F>
+void in_types_of(const Problem& p, const F& work) {
+  guarded([&] {
+    if (p.q.kind == F64)
+      work(Double{});
+    else if (p.halves)
+      work(Halves{});
+    else
+      work(Single{});
+  });
+}
+
 Kind kind_of(const at::Tensor& t) {
   switch (t.scalar_type()) {
     case at::kFloat: return F32;
@@ -142,14 +155,9 @@ Four run_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, 
   p.least = least, p.lost = reinterpret_cast<int64_t>(&lost);
   p.a = rows(a), p.flagged = address(flagged), p.inverse = rows(inverse);
   p.highest = address(highest);
-  guarded([&] {
-    if (dtype == at::kDouble) {
-      forward<Double>(p);
-      if (lost) repair<double>(p, false);
-      return;
-    }
-    p.halves ? forward<Halves>(p) : forward<Single>(p);
-    if (lost) repair<float>(p, false);
+  in_types_of(p, [&]<class T>(T) {
+    forward<T>(p);
+    if (lost) repair<typename T::C>(p, false);
   });
   return {a, flagged, inverse, highest};
 }
@@ -173,14 +181,9 @@ Four run_backward(const at::Tensor& g, const at::Tensor& a, const at::Tensor& fl
   p.inverse = rows(below), p.highest = address(most);
   p.dq = rows(dq), p.dk = rows(dk), p.dv = rows(dv), p.ds = s ? rows(ds) : Tensor{};
   const bool again = std::memchr(lost.data_ptr(), 1, size_t(lost.numel()));
-  guarded([&] {
-    if (q.scalar_type() == at::kDouble) {
-      backward<Double>(p);
-      if (again) repair<double>(p, true);
-      return;
-    }
-    p.halves ? backward<Halves>(p) : backward<Single>(p);
-    if (again) repair<float>(p, true);
+  in_types_of(p, [&]<class T>(T) {
+    backward<T>(p);
+    if (again) repair<typename T::C>(p, true);
   });
   return {dq, dk, dv, ds};
 }
@@ -212,7 +215,8 @@ Two run_directed(const at::Tensor& h, const at::Tensor& keys, const at::Tensor& 
                  bool save) {
   Pairs pairs(h, keys, queries, mask, lo, hi, without_self, scale);
   const at::Tensor a = at::empty(h.sizes(), h.options());
-  const at::Tensor denominator = save ? at::empty(h.sizes(), h.options()) : at::empty({0, 0, 0}, h.options());
+  const at::Tensor denominator =
+      at::empty(save ? h.sizes() : at::IntArrayRef({0, 0, 0}), h.options());
   pairs.p.a = rows(a);
   if (save) pairs.p.denominator = rows(denominator);
   pairs.run();
