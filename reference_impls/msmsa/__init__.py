@@ -65,7 +65,7 @@ _ALONE = Mechanism(
         ),
         windowed=(
             "windowed:WindowedMsmsa",
-            "windows by the kernels of fused; neighbours by shifts, the short by all pairs",
+            "windows by the kernels of fused, short sequences by all pairs",
         ),
     ),
     options={

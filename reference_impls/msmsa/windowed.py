@@ -1,10 +1,9 @@
 """Only the windows: time and memory grow with N times the window, not with N * N.
 
-Heads are grouped by their reach. One that sees itself alone gives its values. On a CPU the nearest
-neighbours are met by shifting the sequence, and a short sequence by all its pairs. All others go to
-the kernels for ranges of keys: the range is `half` to either side of the query, in every sample by
-its own real length, which is not read from the device; there are no source scores, and the pairs'
-weights are exp(score - maximum), plain softmax.
+A head that sees itself alone gives its values. On a CPU a short sequence is met by all its pairs.
+All others go to the kernels for ranges of keys: the range is `half` to either side of the query, in
+every sample by its own real length, which is not read from the device; there are no source scores,
+and the pairs' weights are exp(score - maximum), plain softmax.
 """
 
 from __future__ import annotations
@@ -17,9 +16,8 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from reference_impls.checks import core_dtype, one_of, refuse_rows
+from reference_impls.checks import one_of, refuse_rows
 from reference_impls.kernels.caching import TensorCache
 from reference_impls.kernels.geometry import LENGTHS_CACHED, Geometry
 from reference_impls.merged import MergingModule, itself, side_by_side
@@ -27,13 +25,8 @@ from reference_impls.msmsa.modules import Heads, Mix, MsmsaLayer, all_pairs, ope
 from reference_impls.msmsa.scales import Scale
 
 BACKENDS = ("auto", "native", "tiled", "triton", "flex")
-Method = Literal["alone", "near", "all", "ranges"]
-ORDER: tuple[Method, ...] = ("alone", "near", "all", "ranges")
-NEAREST = 1
-"""Up to this reach keys are met by shifting the sequence, without products of matrices."""
-SHIFTED = 256
-"""Tokens of a batch from which that is worth its calls, on a CPU: roughly."""
-SHORT, SHORT_PADDED = 64, 32
+Method = Literal["alone", "all", "ranges"]
+SHORT = 16
 """Tokens of a sequence up to which torch is the faster with all pairs, on a CPU: roughly."""
 
 
@@ -43,20 +36,17 @@ class Group:
 
     Attributes
     ----------
-    method : {"alone", "near", "all", "ranges"}
-        alone: the only key is the query itself, whose value is the result; near: the sequence
-        shifted to either side; all: N x N pairs and a mask; ranges: a kernel.
+    method : {"alone", "all", "ranges"}
+        alone: the only key is the query itself, whose value is the result; all: N x N pairs and a
+        mask; ranges: a kernel.
     heads : tuple of int
     scales : tuple of Scale
         One per head.
-    half : int
-        How far away the neighbours are that near meets.
     """
 
     method: Method
     heads: tuple[int, ...]
     scales: tuple[Scale, ...]
-    half: int
 
     @property
     def parts(self) -> int:
@@ -67,96 +57,24 @@ class Group:
         return 1 if self.method == "alone" else 3
 
 
-def plan(scales: Sequence[Scale], length: int, others: Method, nearest: int) -> list[Group]:
-    """Group heads, in the order of `ORDER`: alone, those that reach the nearest, and the others."""
-    found: dict[tuple[Method, int], list[int]] = {}
+def plan(scales: Sequence[Scale], length: int, others: Method) -> list[Group]:
+    """Group heads: those that see themselves alone, if any, and the others."""
+    found: dict[Method, list[int]] = {"alone": [], others: []}
     for h, scale in enumerate(scales):
-        half = int(scale.half(length))
-        key: tuple[Method, int] = (others, 0) if half else ("alone", 0)
-        if 0 < half <= nearest:
-            key = ("near", half)
-        found.setdefault(key, []).append(h)
-    groups = [
-        Group(method, tuple(heads), tuple(scales[h] for h in heads), half)
-        for (method, half), heads in found.items()
+        found[others if int(scale.half(length)) else "alone"].append(h)
+    return [
+        Group(method, tuple(heads), tuple(scales[h] for h in heads))
+        for method, heads in found.items()
+        if heads
     ]
-    return sorted(groups, key=lambda group: ORDER.index(group.method))
 
 
-def cheapest(x: Tensor, mask: Tensor | None) -> tuple[Method, int]:
-    """How heads that see others are computed in x [B, N, D], and how far neighbours are shifted.
+def cheapest(x: Tensor) -> Method:
+    """How heads that see others are computed in x [B, N, D].
 
     On a GPU a kernel takes the fewest calls.
     """
-    batch, length = int(x.shape[0]), int(x.shape[1])
-    if x.device.type != "cpu":
-        return "ranges", 0
-    if length <= (SHORT if mask is None else SHORT_PADDED):
-        return "all", 0
-    return "ranges", NEAREST if batch * length >= SHIFTED else 0
-
-
-def _meetings(half: int, length: int) -> list[tuple[slice, slice]]:
-    """For each offset -half ... half: queries i, and their keys i + offset, within the sequence."""
-    found = []
-    for offset in range(-half, half + 1):
-        first, last = max(0, -offset), max(0, min(length, length - offset))
-        last = max(first, last)
-        found.append((slice(first, last), slice(first + offset, last + offset)))
-    return found
-
-
-class Neighbours(torch.autograd.Function):
-    """Attention to the keys at most `half` positions away, every query and key met once.
-
-    ``Neighbours.apply(q, k, v, half, closed)``: q (divided as scores are to be), k, v
-    [B, N, G, d]; closed, bool [2 * half + 1, B, N, G or 1] or None, says for each offset which
-    queries have no key there, and is false for the offset 0. Result [B, N, G, d].
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, half: int, closed: Tensor | None
-    ) -> Tensor:
-        """A softmax over 2 * half + 1 scores, in float32 at least."""
-        dtype = core_dtype(q.dtype)
-        ctx.half = half
-        q_, k_, v_ = (t.to(dtype) for t in (q, k, v))
-        meetings = _meetings(half, q.shape[1])
-        scores = q_.new_full((len(meetings), *q.shape[:3]), -math.inf)  # [S, B, N, G]
-        for score, (i, j) in zip(scores, meetings, strict=True):
-            score[:, i] = (q_[:, i] * k_[:, j]).sum(-1)
-        if closed is not None:
-            scores.masked_fill_(closed, -math.inf)
-        p = scores.softmax(0)
-        ctx.save_for_backward(q, k, v, p)
-        out = p[half, ..., None] * v_
-        for s, (i, j) in enumerate(meetings):
-            if s != half:
-                out[:, i].addcmul_(p[s, :, i, :, None], v_[:, j])
-        return out.to(q.dtype)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
-        """Each sum of the forward pass, the other way round."""
-        half = ctx.half
-        *inputs, p = ctx.saved_tensors  # read once: checkpointing hands them out once
-        q, k, v = (t.to(p.dtype) for t in inputs)
-        g = g.to(p.dtype)
-        meetings = _meetings(half, q.shape[1])
-        g_p, g_v = torch.zeros_like(p), torch.zeros_like(g)
-        for s, (i, j) in enumerate(meetings):
-            g_p[s][:, i] = (g[:, i] * v[:, j]).sum(-1)
-            g_v[:, j].addcmul_(p[s, :, i, :, None], g[:, i])
-        g_scores = p * (g_p - (p * g_p).sum(0))
-        g_q, g_k = torch.zeros_like(g_v), torch.zeros_like(g_v)
-        for s, (i, j) in enumerate(meetings):
-            g_score = g_scores[s, :, i, :, None]
-            g_q[:, i].addcmul_(g_score, k[:, j])
-            g_k[:, j].addcmul_(g_score, q[:, i])
-        dtypes = [t.dtype for t in inputs]
-        return g_q.to(dtypes[0]), g_k.to(dtypes[1]), g_v.to(dtypes[2]), None, None
+    return "all" if x.device.type == "cpu" and x.shape[1] <= SHORT else "ranges"
 
 
 def windows(
@@ -220,8 +138,7 @@ def windowed_mix(
     from reference_impls.kernels import core  # what it loads is for those who compute
 
     d, n = heads.q_w.shape[2], int(x.shape[1])
-    others, nearest = cheapest(x, mask) if backend is None else ("ranges", 0)
-    groups = plan(heads.scales, n, others, nearest)
+    groups = plan(heads.scales, n, "ranges" if backend else cheapest(x))
     backend = backend or "auto"
     if backend != "auto" and all(group.method == "alone" for group in groups):
         core.require(backend)  # at other lengths it would be needed: no answer by chance
@@ -233,9 +150,6 @@ def windowed_mix(
             done.append(columns)
             continue
         q, k, v = columns.unflatten(-1, (3, len(group.heads), d)).unbind(2)  # [B, N, G, d_h]
-        if group.method == "near":
-            done.append(Neighbours.apply(q, k, v, group.half, _beyond(group, mask)).flatten(2))
-            continue
         if group.method == "all":
             added = _mask(group.scales, mask, q)
             q, k, v = (t.transpose(1, 2) for t in (q, k, v))  # [B, G, N, d_h]
@@ -309,23 +223,6 @@ def _runs(weight: Tensor, heads: Sequence[int]) -> list[Tensor]:
     return [weight[heads[a] : heads[b - 1] + 1] for a, b in zip(starts, stops, strict=True)]
 
 
-def _beyond(group: Group, mask: Tensor | None) -> Tensor | None:
-    """For each offset -half ... half: queries without a key there, [S, B, N, G]; None without mask.
-
-    Keys that are padding, or beyond the reach of a head in a short sample. A query always sees
-    itself, padded or not.
-    """
-    if mask is None:
-        return None
-    n, half = mask.shape[1], group.half
-    real = torch.nn.functional.pad(mask, (half, half), value=False)  # [B, N + 2*half]
-    keys = torch.stack([real[:, s : s + n] for s in range(2 * half + 1)])  # [S, B, N]
-    reach = reaches(group.scales, mask)  # [B or 1, G]
-    offset = torch.arange(-half, half + 1, device=mask.device)[:, None, None].abs()  # [S, 1, 1]
-    open_ = keys[..., None] & (offset <= reach)[:, :, None]  # [S, B, N, G]
-    return ~(open_ | (offset == 0)[..., None])
-
-
 def reaches(scales: Sequence[Scale], mask: Tensor) -> Tensor:
     """How far each head sees in each sample, int64 [B, G]; shares are of the real length."""
     real = mask.sum(1)  # [B]
@@ -354,6 +251,6 @@ class FusedMsmsa(Fused, MsmsaLayer):
 
 
 class WindowedMsmsa(MsmsaLayer):
-    """`MsmsaLayer` by shifts, all pairs or the kernels for ranges of keys: what is cheapest."""
+    """`MsmsaLayer` by all pairs or the kernels for ranges of keys: what is cheapest."""
 
     mix = staticmethod(windowed_mix)

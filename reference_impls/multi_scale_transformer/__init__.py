@@ -69,7 +69,7 @@ MECHANISMS = (
             ),
             windowed=(
                 "WindowedMultiScaleTransformer",
-                "windows by the kernels of fused; neighbours by shifts, the short by all pairs",
+                "windows by the kernels of fused, short sequences by all pairs",
             ),
         ),
         options={

@@ -7,6 +7,7 @@
 // P may have any factor of the query's own in common (its maximum): it cancels in o. Scores are
 // computed keys by queries, so that nothing of the size of a tile must be transposed.
 
+#include "nearest.h"
 #include "queries.h"
 #include "run.h"
 #include "singles.h"
@@ -37,10 +38,11 @@ class Backward {
       : p_(p), h_(h), b_(b), view_(p, h, b), tiles_(p, view_, true), columns_(p), keep_(p, h, b),
         frame_(view_.first, view_.last, tiles_.narrow ? view_.first + view_.lo : view_.first,
                tiles_.panel),
-        arena_(arena), queries_(p, view_, columns_, h, b) {}
+        arena_(arena), queries_(p, view_, columns_, h, b),
+        nearest_(Nearest<C>::serves(p, view_, FEW_BACKWARD)) {}
 
   // Of the transposed gradient of the queries; rows beyond key_width are there to be read.
-  int64_t gradient_size() const { return frame_.panels * panel_size(); }
+  int64_t gradient_size() const { return nearest_ ? 0 : frame_.panels * panel_size(); }
   int64_t panel_size() const { return tiles_.panel * round_up(p_.key_width, 16); }
 
   void part(int64_t part, int64_t parts, Shares<C>& shares) {
@@ -52,6 +54,10 @@ class Backward {
     std::fill(shares.most_at, shares.most_at + p_.source_width, int64_t(-1));
     shares.from = shares.to = 0;
     if (from >= to) return;
+    if (nearest_) {
+      Nearest<C>(p_, view_, h_, b_, arena_).backward(from, to);
+      return;
+    }
     const int64_t first = view_.first_query(from), end = view_.end_of_queries(to - 1);
     if (first < end) {
       shares.from = (first - frame_.base) / tiles_.panel;
@@ -72,6 +78,7 @@ class Backward {
     C* rows = arena_.take<C>(size);
     for (int64_t i = 0; i < p_.length; ++i)
       if (i < view_.first || i >= view_.last) blank(i);
+    if (nearest_) return;
     for (int64_t t = 0; t < frame_.panels && depth; ++t) {
       std::fill(sum, sum + size, C(0));
       for (int64_t n = 0; n < parts; ++n) {
@@ -300,6 +307,7 @@ class Backward {
   const Frame frame_;
   Arena& arena_;
   Queries<T> queries_;
+  const bool nearest_;
   Workplace<T> at_{};
   M *weights_, *kept_, *score_rows_, *score_pairs_, *key_columns_, *key_panel_;
   C *scores_, *gradients_, *gradients_den_, *keep_row_, *of_values_, *of_keys_, *result_;

@@ -1,5 +1,6 @@
 // One query tile after the other: scores, weights, sums over the keys of the head's range alone.
 
+#include "nearest.h"
 #include "pairs.h"
 #include "run.h"
 #include "sources.h"
@@ -28,6 +29,10 @@ class Forward {
     const int64_t first = view_.first_key(from), end = view_.end_of_keys(to - 1);
     if (first >= end) {
       for (int64_t i = from; i < to; ++i) blank(i);
+      return;
+    }
+    if (Nearest<C>::serves(p, view_, FEW_FORWARD)) {
+      Nearest<C>(p, view_, h, b, arena).forward(from, to);
       return;
     }
     pack(first, end, arena);

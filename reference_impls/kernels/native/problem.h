@@ -98,6 +98,7 @@ ATTNBENCH_INLINE void ahead(const Tensor& t, int64_t h, int64_t b, int64_t i, in
   const auto* from = reinterpret_cast<const char*>(t.data) +
                      (h * t.head + b * t.sample + (i + AHEAD) * t.token) * size;
   for (int64_t at = 0; at < width * size; at += 64) __builtin_prefetch(from + at, WRITTEN);
+  __builtin_prefetch(from + width * size - 1, WRITTEN);
 }
 
 // A token's row in the type of sums: the row itself, or its conversion in `space`.

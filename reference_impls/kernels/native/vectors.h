@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-#if defined(__AVX512BF16__)
+#if defined(__AVX512F__)
 #include <immintrin.h>
 #endif
 
@@ -150,6 +150,33 @@ ATTNBENCH_INLINE void put(double* to, Doubles v) { std::memcpy(to, &v, sizeof v)
 ATTNBENCH_INLINE void put(bf16* to, Floats v) {
   const Shorts rounded = to_bf16(v);
   std::memcpy(to, &rounded, sizeof rounded);
+}
+
+// The first `count` lanes; the others are 0, and are not read or written.
+template <class C>
+ATTNBENCH_INLINE Vector<C> some(const C* from, int64_t count) {
+#if ATTNBENCH_BYTES == 64
+  if constexpr (sizeof(C) == 4)
+    return (Vector<C>)_mm512_maskz_loadu_ps(__mmask16((1u << count) - 1), from);
+  else
+    return (Vector<C>)_mm512_maskz_loadu_pd(__mmask8((1u << count) - 1), from);
+#else
+  Vector<C> v{};
+  std::memcpy(&v, from, size_t(count) * sizeof(C));
+  return v;
+#endif
+}
+
+template <class C>
+ATTNBENCH_INLINE void put_some(C* to, Vector<C> v, int64_t count) {
+#if ATTNBENCH_BYTES == 64
+  if constexpr (sizeof(C) == 4)
+    _mm512_mask_storeu_ps(to, __mmask16((1u << count) - 1), (__m512)v);
+  else
+    _mm512_mask_storeu_pd(to, __mmask8((1u << count) - 1), (__m512d)v);
+#else
+  std::memcpy(to, &v, size_t(count) * sizeof(C));
+#endif
 }
 
 // Copies of a row or less: a call of memcpy costs more than they do.

@@ -16,8 +16,10 @@ from harness.measure.run import dispatched
 from reference_impls.kernels import native
 from reference_impls.kernels.call import KernelCall
 from reference_impls.kernels.native import attend, native_backward, native_forward
+from reference_impls.masks import HeadMask
 from reference_impls.mechanism import Unsupported
 from suites.support.attending import (
+    DTYPES,
     EVERY,
     Problem,
     assert_agrees,
@@ -51,6 +53,37 @@ def test_every_size_of_tile(
         for options in ({"keep": 0.7}, {"padding": "holes"}):
             given: dict[str, Any] = {"n": 150, "masks": EVERY, "scale_t": scale_t, **options}
             assert_agrees(attend, Problem(**given).call(dtype))
+
+
+FEW = (
+    *masks_of("window:1", "window:2", "window:13"),
+    HeadMask("look back", lo=0, hi=4),
+    HeadMask("look ahead", lo=-3, hi=1),
+    *masks_of("none"),
+)
+"""Heads that see few keys, and one that sees all."""
+
+
+@pytest.mark.parametrize(("n", "d_i", "d_v"), [(1, 3, 3), (20, 5, 7), (65, 16, 33), (500, 30, 3)])
+@pytest.mark.parametrize("padding", ["none", "tail", "holes"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_heads_that_see_few_keys(
+    n: int, d_i: int, d_v: int, padding: str, dtype: torch.dtype
+) -> None:
+    given: dict[str, Any] = {"n": n, "d_i": d_i, "d_v": d_v, "padding": padding, "columns": None}
+    given |= {"masks": FEW, "later": FEW[::-1], "scale_t": "identity"}
+    assert_agrees(attend, Problem(**given).call(dtype))
+
+
+def test_heads_that_see_few_keys_read_nothing_of_the_others() -> None:
+    call = Problem(n=60, columns=None, masks=FEW[:5], scale_t="identity").call()
+    wanted = got(attend, call)
+    for t in call[:3]:
+        t.data[..., 50:, :] = math.nan
+    found = got(attend, call)
+    for name, t in found.items():
+        assert torch.equal(t[..., :24, :], wanted[name][..., :24, :])
+        assert t[..., 50:, :].isnan().all()
 
 
 @pytest.mark.parametrize("scale_t", ["log_sigmoid", "identity"])
