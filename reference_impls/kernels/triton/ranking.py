@@ -29,7 +29,6 @@ from reference_impls.kernels.triton.audit import (
 )
 from reference_impls.kernels.triton.tiles import (
     TABLE,
-    Tile,
     candidates,
     table_text,
     tiles,
@@ -37,8 +36,6 @@ from reference_impls.kernels.triton.tiles import (
 )
 
 COUNTS = Path(__file__).with_name("counts.toml")
-MOST = 6
-"""Of each cell's candidates as many are compiled, those first that read least for a pair."""
 DOUBTED = 1.1
 """What four warps with 64 rows have to be better by on 9.0: other projects report wrong code of
 Triton 3.7.1 (ptxas 12.8.93) for those, which only a check of gradients on a device can exclude."""
@@ -52,8 +49,7 @@ bytes of either."""
 def _shallow(cell: KernelCell, stages: int) -> list[KernelAudit]:
     """The candidates of so many stages, best first."""
     given = candidates(cell.kind, cell.numbers, cell.width, cell.capability)
-    tried = sorted((tile for tile in given if tile.stages == stages), key=_reads)[:MOST]
-    audits = [audit(cell, tile) for tile in tried]
+    audits = [audit(cell, tile) for tile in given if tile.stages == stages]
     return sorted((one for one in audits if one.programs), key=_order)
 
 
@@ -71,11 +67,6 @@ def ranked(cell: KernelCell) -> list[KernelAudit]:
     if deeper.programs == found[0].programs and _broken(deeper) <= _broken(found[0]):
         found.insert(0, deeper)
     return found
-
-
-def _reads(tile: Tile) -> float:
-    """Rows read for a pair, and again by warps with fewer rows than a product takes."""
-    return (1 / tile.rows + 1 / tile.columns) * max(1, 16 * tile.warps / tile.rows)
 
 
 def _broken(one: KernelAudit) -> int:

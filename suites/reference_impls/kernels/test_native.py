@@ -75,6 +75,12 @@ def test_heads_that_see_few_keys(
     assert_agrees(attend, Problem(**given).call(dtype))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_large_scores_of_few_keys_overflow_nothing(dtype: torch.dtype) -> None:
+    call = Problem(columns=None, masks=FEW[:5], scale_t="identity", scale=500.0).call(dtype)
+    assert_agrees(attend, call)
+
+
 def test_heads_that_see_few_keys_read_nothing_of_the_others() -> None:
     call = Problem(n=60, columns=None, masks=FEW[:5], scale_t="identity").call()
     wanted = got(attend, call)

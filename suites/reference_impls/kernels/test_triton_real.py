@@ -68,28 +68,15 @@ def test_every_mask_around_the_edges_of_a_tile(width: int, n: int, dtype: torch.
 
 
 @runs_kernels
-@pytest.mark.parametrize("mask", ["forward", "backward", "window:3"])
+@pytest.mark.parametrize("mask", [mask.text for mask in EVERY])
 @pytest.mark.parametrize("n", LONG)
 @pytest.mark.parametrize("width", HEADS)
 def test_many_tiles(width: int, n: int, mask: str) -> None:
-    call = one_sequence(width, n, mask).call(torch.bfloat16, DEVICE)
-    assert_agrees(triton.attend, call)
-
-
-INEXACT = pytest.mark.xfail(
-    strict=True,
-    reason="a query with one key has no score gradient; the difference of sums over 300 features "
-    "in bfloat16 leaves 6.4e-2 of it (forward_inclusive), allowed are 5.0e-2",
-)
-
-
-@runs_kernels
-@pytest.mark.parametrize("width", [*HEADS[:-1], pytest.param(HEADS[-1], marks=INEXACT)])
-def test_many_tiles_of_every_mask(width: int) -> None:
-    # One at a time: of all, the definition at heads of 300 took 24 GB.
-    for mask in EVERY:
-        masked = replace(one_sequence(width, LONG[0]), masks=(mask,), padding="tail")
-        assert_agrees(triton.attend, masked.call(torch.bfloat16, DEVICE))
+    problem = replace(one_sequence(width, n, mask), padding="tail")
+    # A query with one key has no score gradient; of quotients it is what rounding of the sums
+    # over 300 features leaves.
+    yardstick = quotient if width == 300 else dense
+    assert_agrees(triton.attend, problem.call(torch.bfloat16, DEVICE), yardstick=yardstick)
 
 
 @runs_kernels
