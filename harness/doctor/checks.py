@@ -81,8 +81,10 @@ def _gpu(facts: Facts) -> Iterator[Diagnosis]:
     names = ", ".join(facts.gpus or [one["name"] for one in seen])
     if not names:
         if facts.driver:
+            # As `bench`, which does not measure the CPU of such a machine unasked.
+            lost: State = "bad" if facts.device == "auto" and not facts.hidden else asked
             advice = "give the container or the machine a GPU, or use --device cpu"
-            yield Diagnosis("GPU", asked, "a driver, and no GPU", advice)
+            yield Diagnosis("GPU", lost, "a driver, and no GPU", advice)
         return
     if facts.hidden:
         advice = "unset CUDA_VISIBLE_DEVICES to measure it"

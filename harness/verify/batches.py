@@ -11,8 +11,8 @@ from reference_impls.mechanism import Implementation, Mechanism
 LENGTHS = (1, 2, 63, 64, 65, 257)
 """Across the edges of the usual tiles."""
 SHORT = (2, 7, 65)
-PAPERS_WIDTH = 75
-LARGE_WIDTHS, LARGE_LENGTHS = (64, PAPERS_WIDTH, 128), (64, 65, 1000, 4097)
+PAPERS_WIDTHS = (75, 300)
+LARGE_WIDTHS, LARGE_LENGTHS = (64, 75, 128), (64, 65, 1000, 4097)
 """Of `large`: setting A's heads between powers of two; a tile, one token more, many, and as many as
 begin a tile of their own at every size of tiles."""
 LARGE_HEADS = 2
@@ -87,8 +87,9 @@ def batches(mechanism: Mechanism, implementation: Implementation, dtype: str) ->
         yield Batch(f"N={n}, rows at edges", {}, (n,), masked=False, sampled=True)
         # The papers' heads, which a GPU's kernels cut in two: a sanitizer sees no larger ones.
         if mechanism.takes_heads and implementation.devices == ("cuda",):
-            two, label = {"heads": LARGE_HEADS}, f"N=65, heads of {PAPERS_WIDTH}"
-            yield Batch(label, two, ragged(65), head_width=PAPERS_WIDTH)
+            for width in PAPERS_WIDTHS:
+                label, two = f"N=65, heads of {width}", {"heads": LARGE_HEADS}
+                yield Batch(label, two, ragged(65), head_width=width)
     for name, options in mechanism.variants.items():
         for n in SHORT:
             yield Batch(f"{name}, N={n}", options, ragged(n), evaluated=n == 7)

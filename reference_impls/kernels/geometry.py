@@ -11,12 +11,15 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
 
 from reference_impls.kernels.caching import TensorCache
 from reference_impls.masks import HeadMask
 
 LENGTHS_CACHED = 64
 """Geometries are small, but lengths may be many."""
+SINGLE: WeakIdKeyDictionary = WeakIdKeyDictionary()
+"""Slopes of geometries that are kept -> the same in float32, where kernels want that."""
 
 
 class Geometry(NamedTuple):
@@ -87,9 +90,13 @@ def of_masks(masks: Sequence[HeadMask], length: int, device: torch.device) -> Ge
     """The geometry of positional masks, alike for all samples."""
     lo = [-length if mask.lo is None else max(-length, mask.lo) for mask in masks]
     hi = [length if mask.hi is None else min(length, mask.hi) for mask in masks]
+    slopes = [mask.slope for mask in masks]
+    slope = torch.tensor(slopes, dtype=torch.float64, device=device)
+    if not torch.compiler.is_compiling():
+        SINGLE[slope] = torch.tensor(slopes, dtype=torch.float32, device=device)
     return Geometry(
         torch.tensor(lo, dtype=torch.int32, device=device)[:, None],
         torch.tensor(hi, dtype=torch.int32, device=device)[:, None],
         torch.tensor([mask.without_self for mask in masks], device=device),
-        torch.tensor([mask.slope for mask in masks], dtype=torch.float64, device=device),
+        slope,
     )

@@ -124,6 +124,11 @@ def by_release(
         raise Unsupported(
             f"{title} is for compute capability {known}, this is {major}.{minor}; take sdpa"
         )
+    if q.shape[-1] % WHOLE:
+        raise Unsupported(
+            f"{title} takes heads whose width is a multiple of {WHOLE}, not {q.shape[-1]}; take "
+            "sdpa_flash, which pads them"
+        )
     found = release_of(release)(
         *(t.transpose(1, 2) for t in (q, k, v)), softmax_scale=scale, causal=causal
     )

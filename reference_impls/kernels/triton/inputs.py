@@ -6,18 +6,14 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakIdKeyDictionary
 
 from reference_impls.kernels.call import KernelCall
+from reference_impls.kernels.geometry import SINGLE
 from reference_impls.kernels.triton.device import architecture, large_tiles
 from reference_impls.kernels.triton.tiles import Kind, Numbers, Tile, choose
 
 PACKED_FROM = 512
 """From this length on the rows of queries and keys are copied to where wide loads can read them."""
-
-_SINGLE: WeakIdKeyDictionary = WeakIdKeyDictionary()
-"""Slopes of a geometry -> the same in float32."""
-
 
 FARTHEST = 2**24
 """Numbers from token to token: the kernels count within a tile of 128 rows in 32 bits."""
@@ -98,17 +94,10 @@ class Inputs:
 
     @cached_property
     def single_slope(self) -> Tensor:
-        """Slopes as the large kernels read them, float32 [H]; made once for a geometry."""
+        """Slopes as the large kernels read them, float32 [H]."""
         slope = self.geometry.slope
-        if slope in _SINGLE:
-            return _SINGLE[slope]
-        single = slope.float()
-        if single is slope or (slope.is_cuda and torch.cuda.is_current_stream_capturing()):
-            return single  # what a capture makes is the graph's
-        if slope.is_cuda:  # once for a geometry: calls on other streams read it without an event
-            torch.cuda.current_stream(slope.device).synchronize()
-        _SINGLE[slope] = single
-        return single
+        made: Tensor | None = SINGLE.get(slope)
+        return slope.float() if made is None else made
 
     @cached_property
     def centre(self) -> Tensor:

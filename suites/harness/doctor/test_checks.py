@@ -152,6 +152,9 @@ NO_CXX: dict[str, Any] = {"cxx": "", "compiled": Attempt(1.0, "crash: no c++")}
         (replace(HIDDEN, device="cuda"), {"GPU": "bad"}),
         (replace(LAPTOP, device="cuda"), dict.fromkeys(("torch", "driver", "Triton"), "bad")),
         (replace(BOX, device="cuda", **EMPTY), {"GPU": "bad"}),
+        # And so is who asks for nothing: `bench` refuses there.
+        (replace(BOX, **EMPTY), {"GPU": "bad"}),
+        (replace(BOX, device="cpu", **EMPTY), {"GPU": "note"}),
     ],
 )
 def test_what_is_a_fault_depends_on_what_was_asked_for(

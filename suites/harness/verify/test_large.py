@@ -40,8 +40,8 @@ def test_kernels_of_a_gpu_meet_the_papers_heads_at_small_shapes_too() -> None:
     for name, meets in (("mtsa.fused_triton", True), ("mtsa.fused_tiled", False)):
         found = [b for b in batches.batches(*Registry().find(name), "bf16") if b.head_width]
         assert [(b.head_width, b.masked, b.lengths) for b in found] == [
-            (75, True, (65, 32, 1, 0))
-        ] * meets
+            (width, True, (65, 32, 1, 0)) for width in (75, 300)
+        ][: 2 * meets]
 
 
 def test_weights_of_wide_heads_leave_gradients_to_be_compared() -> None:

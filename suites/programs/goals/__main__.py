@@ -128,7 +128,7 @@ def rows(results: Sequence[Result]) -> list[list[str]]:
 
 
 def remarks(results: Sequence[Result]) -> list[str]:
-    """Below the table: what bounds a goal that was not met, and why something is not there.
+    """Below the table: what bounds a goal that was not met, and why a reading is not there.
 
     Goals of which the same is said share a line.
     """
@@ -143,6 +143,7 @@ def remarks(results: Sequence[Result]) -> list[str]:
         elif result.verdict == UNDECIDED and one is not None and one.floor > 1:
             floor = f"{100 * (one.floor - 1):.1f} %" if math.isfinite(one.floor) else "not known"
             says.append(f"noise floor {floor}")
+        says += result.lacking
         if says and result.verdict not in UNSEEN:
             lines.setdefault(f"{result.verdict}: {'; '.join(says)}", []).append(result.goal.id)
     return [f"{', '.join(ids)}: {said}" for said, ids in lines.items()]

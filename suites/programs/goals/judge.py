@@ -107,6 +107,9 @@ class Readings:
         rows = with_shares(summarise(records, baseline=""), records, mechanisms)
         self.rows = {row.case: row for row in rows}
         self.errors = {str(r["case"]): r for r in records if r["kind"] == KIND}
+        self._taken: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+        for r in records:
+            self._taken.setdefault((str(r["kind"]), str(r["case"])), []).append(r)
         self._mechanisms = mechanisms
         self._times, self._memory = (
             frame[frame["status"] == "ok"] for frame in (time_frame(records), memory_frame(records))
@@ -116,6 +119,14 @@ class Readings:
         """What became of a case and why; ``not measured`` without a record."""
         row = self.rows.get(case.id)
         return (UNMEASURED, "") if row is None else (row.status, row.detail)
+
+    def lacking(self, kind: str, case: Case) -> str:
+        """Why there is no margin or no reading of memory of a case; empty where there is one."""
+        taken = self._taken.get((kind, case.id), [])
+        if any(r["status"] in ("ok", "wrong") for r in taken):
+            return ""
+        why = (str(taken[-1][part] or "") for part in ("status", "detail")) if taken else ()
+        return f"no {kind} of {case.name}: {': '.join(filter(None, why)) or UNMEASURED}"
 
     def time_ratio(self, case: Case, other: Case) -> Interval | None:
         """Ratio of two times with its interval; None where no interpreter measured both."""
@@ -182,6 +193,8 @@ class Result:
         By baseline, the one against which it stands worst first.
     share, peak_bytes, margin : float
         Of what was measured (for growth, at the last length).
+    lacking : tuple of str
+        Readings beside it that could not be taken, and why.
     """
 
     goal: Goal
@@ -191,6 +204,7 @@ class Result:
     share: float = math.nan
     peak_bytes: float = math.nan
     margin: float = math.nan
+    lacking: tuple[str, ...] = ()
 
     @property
     def worst(self) -> Against | None:
@@ -275,6 +289,10 @@ def _compared(plan: Planned, readings: Readings, found: Result) -> Result:
     detail = "; ".join(failed)
     if not against:
         return replace(found, verdict=UNMEASURED, detail=detail)
+    with_times = [mine, *(base for base in plan.baselines if readings.status(base)[0] == "ok")]
+    lacking = [readings.lacking("margin", mine)]
+    lacking += [readings.lacking("memory", case) for case in with_times]
+    found = replace(found, lacking=tuple(filter(None, lacking)))
     sign = 1 if plan.goal.at_least is None else -1
     against.sort(key=lambda one: (HARDEST.index(one.verdict), -sign * one.value.ratio))
     says = against[0].verdict

@@ -256,6 +256,22 @@ def test_nothing_is_met_without_a_verified_error_or_with_a_wrong_one() -> None:
     assert judged(one, timed(one, [1.3])).verdict == MISSED
 
 
+def test_a_reading_that_could_not_be_taken_is_told_with_its_reason() -> None:
+    one = planned()
+    [mine], [base] = one.measured, one.baselines
+    records = [*timed(one, [1.3]), *verified(one), held(mine, 0, 4.0), held(base, 0, 2.0)]
+    assert judged(one, records).lacking == ()
+    lost = {"status": "timeout", "detail": "no result after 60 s"}
+    records = [*timed(one, [1.3]), margin(mine.id) | lost, held(mine, 0, 4.0)]
+    found = judged(one, records)
+    assert found.lacking == (
+        "no margin of mtsa.algorithm1: timeout: no result after 60 s",
+        "no memory of multi_head.sdpa: not measured",
+    )
+    [said] = program.remarks([found])
+    assert said.endswith("; ".join(found.lacking))
+
+
 def test_what_is_faster_than_the_machine_is_withheld() -> None:
     one = planned()
     case = one.measured[0]

@@ -44,7 +44,8 @@ DONE = ("ok", "failed", "left out")
 COLOURS = {"ok": "green", "left out": "dim", "unfinished": "yellow"}
 
 SANITIZER = ("compute-sanitizer", "--target-processes", "all", "--error-exitcode", "9")
-SANITIZED = ("mtsa.fused_triton", "--dtypes", "bf16")
+SANITIZED = ("bf16", "f32")
+"""Dtypes of MTSA's layer by Triton that it watches, a part each."""
 FAST = ("mtsa", "multi_head", "bi_lstm", "multi_cnn", "disa")
 """What the parts behind it measure: verified first."""
 SPENDING = (
@@ -101,7 +102,9 @@ def parts(device: str) -> Iterator[Part]:
             yield Part(f"tune {width}", tune, ("--only", f"half {width}"), places=out)
     yield Part("energy", "harness", ("bench", "--profile", "paper", *SPENDING))
     yield Part("verify all", "harness", ("verify", "--resume"))
-    yield Part("sanitizer", "harness", ("verify", *SANITIZED), SANITIZER)
+    for dtype in SANITIZED:
+        watched = ("verify", "mtsa.fused_triton", "--dtypes", dtype)
+        yield Part(f"sanitizer {dtype}", "harness", watched, SANITIZER)
     for one in Registry().mechanisms.values():
         if any(telling(one, i, device) for i in one.implementations):
             yield Part(f"large {one.name}", "harness", ("verify", one.name, "--large"))

@@ -84,6 +84,8 @@ def test_the_exponential_is_within_three_units_and_one_for_each_of_x(way: int) -
     assert off.max() > 20, "the rounding of x log2(e) is no small matter: it is no exp"
     assert (got[wanted < LEAST * (1 - 200 * UNIT)] == 0).all()
     assert executed(parts.exponential, np.array([-np.inf]), way) == 0
+    assert np.isinf(executed(parts.exponential, np.array([89, 1e4, np.inf]), way)).all()
+    assert np.isnan(executed(parts.exponential, np.array([np.nan]), way)).all()
 
 
 @pytest.mark.parametrize("way", [-1, 0, 1])
@@ -94,8 +96,9 @@ def test_the_sigmoid_is_within_five_units_and_one_for_each_of_x_below_zero(way: 
     off = np.abs(got / wanted - 1) / UNIT
     assert (off <= 5 + np.maximum(-x, 0)).all()
     # Below the smallest normal number it is 0, never infinite or NaN.
-    beyond = np.linspace(-1e4, -88, 1001)
+    beyond = np.array([-np.inf, *np.linspace(-1e4, -88, 1001)])
     assert (executed(parts.sigmoid, beyond, way) == 0).all()
+    assert np.isnan(executed(parts.sigmoid, np.array([np.nan]), way)).all()
     assert executed(parts.sigmoid, np.array([np.inf]), way) == pytest.approx(1, abs=2 * UNIT)
 
 

@@ -313,6 +313,11 @@ class OnHopper(NamedTuple):
     dtype: torch.dtype = torch.bfloat16
     device: Any = SimpleNamespace(type="cuda")
 
+    @property
+    def shape(self) -> torch.Size:
+        """[B, H, N, d]."""
+        return self.tensor.shape
+
     def transpose(self, *axes: int) -> Tensor:
         """As [B, N, H, d]."""
         return self.tensor.transpose(*axes)
@@ -342,6 +347,10 @@ def test_flash_attention_of_its_own_package_is_given_tokens_first(
     single: Any = tuple(OnHopper(t, torch.float32) for t in (q, k, v))
     with pytest.raises(Unsupported, match="takes float16 and bfloat16, not float32"):
         ask(*single, scale=0.3)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    odd: Any = tuple(OnHopper(t[..., :7]) for t in (q, k, v))
+    with pytest.raises(Unsupported, match="a multiple of 8, not 7; take sdpa_flash"):
+        ask(*odd, scale=0.3)
 
 
 @pytest.mark.parametrize("release", fused.RELEASES)
