@@ -36,12 +36,8 @@ OLDEST_TORCH = (2, 8)
 CPU_WHEELS = "https://download.pytorch.org/whl/cpu"
 EXTRAS = "dev,cluster,data" if os.environ.get("CI") else "dev"
 """Tests of a cluster need ray, those of the hub datasets; nobody else has to install them."""
-AUDITED_TRITON: dict[str, tuple[str, ...]] = {
-    "3.7.1": ("",),
-    "3.6.0": ("sm_90 forward half 75", "sm_90 key_gradient half 75"),
-}
-"""Releases that torch 2.13 and 2.11 come with for CUDA, and parts of the names of the cells of the
-Triton kernels that are audited with them: all, or of the headline those that were tried and fit."""
+AUDITED_TRITON = ("3.7.1", "3.6.0")
+"""Releases that torch 2.13 and 2.11 come with for CUDA."""
 CALIBRATIONS = {
     "timing": "suites.programs.calibration",
     "statistics": "suites.programs.calibration.statistics",
@@ -240,21 +236,20 @@ def nightly(session: nox.Session) -> None:
     for name, arguments in chosen:
         with tried(session, name, failed):
             run_in_shared(session, "python", *arguments)
-    for release, cells in AUDITED_TRITON.items():
+    for release in AUDITED_TRITON:
         with tried(session, f"audit of the Triton kernels by {release}", failed):
-            audit_other_triton(session, release, cells)
+            audit_other_triton(session, release)
     if failed:
         session.error(f"failed: {', '.join(failed)}")
 
 
-def audit_other_triton(session: nox.Session, release: str, cells: tuple[str, ...]) -> None:
+def audit_other_triton(session: nox.Session, release: str) -> None:
     """Audit with another release than the environment's, which is the newest."""
     place = ROOT / ".nox" / f"triton-{release}"
     if not place.exists():
         pip(session, "--no-deps", "--target", str(place), f"triton=={release}")
     module = "reference_impls.kernels.triton.audit"
-    for cell in cells:
-        run_in_shared(session, "python", "-m", module, f"--only={cell}", PYTHONPATH=str(place))
+    run_in_shared(session, "python", "-m", module, PYTHONPATH=str(place))
 
 
 @nox.session(venv_backend="none")

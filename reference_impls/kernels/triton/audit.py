@@ -103,6 +103,13 @@ class KernelCell:
         by_width = tiles(self.capability)[self.kind][self.numbers]
         return self.length >= PACKED_FROM and self.width in by_width
 
+    def takes_tile_of(self, other: KernelCell) -> bool:
+        """Whether the tile is that of the other, which is in the table."""
+        by_width = tiles(self.capability)[self.kind][self.numbers]
+        widest = min(width for width in by_width if self.width <= width)
+        own = (self.capability, self.kind, self.numbers, widest)
+        return own == (other.capability, other.kind, other.numbers, other.width)
+
     @property
     def counted(self) -> bool:
         """Whether its time is predicted: long sequences in bfloat16."""

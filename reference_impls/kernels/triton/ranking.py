@@ -30,6 +30,7 @@ from reference_impls.kernels.triton.audit import (
 from reference_impls.kernels.triton.tiles import (
     TABLE,
     candidates,
+    shortened,
     table_text,
     tiles,
     with_these,
@@ -61,12 +62,21 @@ def ranked(cell: KernelCell) -> list[KernelAudit]:
     """
     # One step is loaded ahead where there is no room for two.
     found = _shallow(cell, 2) or _shallow(cell, 1)
+    while found and not _fits(found[0]):
+        del found[0]
     if not found:
         return []
     deeper = audit(cell, replace(found[0].tile, stages=found[0].tile.stages + 1))
-    if deeper.programs == found[0].programs and _broken(deeper) <= _broken(found[0]):
+    as_many = deeper.programs == found[0].programs
+    if as_many and _broken(deeper) <= _broken(found[0]) and _fits(deeper):
         found.insert(0, deeper)
     return found
+
+
+def _fits(one: KernelAudit) -> bool:
+    """Whether there is room for the tile in all forms that take it: short ones read other rows."""
+    others = (cell for cell in cells() if not cell.in_table and cell.takes_tile_of(one.cell))
+    return all(audit(other, shortened(one.tile, other.length)).programs for other in others)
 
 
 def _broken(one: KernelAudit) -> int:

@@ -186,6 +186,11 @@ def choose(
     tile = next(tile for widest, tile in sorted(by_width.items()) if width <= widest)
     if not large:
         tile = tile.of(tile.rows // 2, tile.columns // 2)
+    return shortened(tile, length)
+
+
+def shortened(tile: Tile, length: int) -> Tile:
+    """As much of a tile as sequences of a length take."""
     longest = max(SHORTEST, power_of_two(length))
     return tile.of(min(tile.rows, longest), min(tile.columns, longest))
 
@@ -238,9 +243,11 @@ def candidates(kind: Kind, numbers: Numbers, width: int, capability: int = 90) -
     longest = 128 if half else 32  # three products of float32 make one
     by_group = half and capability == 90 and not wider
     by_warp: tuple[int, ...] = (16,) if half and width < 128 else (16, 8, 4)
+    if width >= 256:
+        by_warp = (*by_warp, 2)
     ahead: tuple[int, ...] = (2, 3)
     if wider:
-        by_warp, ahead = (16, 8, 4, 2), ahead if half else (1, *ahead)
+        ahead = ahead if half else (1, *ahead)
     for rows, columns in product(SIDES, (side for side in SIDES if side <= longest)):
         for per_warp in by_warp:
             warps = rows // per_warp

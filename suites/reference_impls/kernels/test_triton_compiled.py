@@ -144,6 +144,23 @@ def test_the_best_tile_is_within_all_limits_then_takes_the_fewest_cycles(
     assert ranking.ranked(cell)[0].tile == Tile(64, 64, 4, 2)
 
 
+def test_a_tile_has_room_in_every_form_that_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    cell, short = CELLS["sm_80 key_gradient half 320"], CELLS["sm_80 key_gradient half 300 N64"]
+    assert short.takes_tile_of(cell)
+    assert not short.takes_tile_of(CELLS["sm_80 key_gradient half 256"])
+    tight = Tile(16, 64, 8, 2)
+
+    def fake(given: audit.KernelCell, tile: Tile) -> audit.KernelAudit:
+        held = 0 if (str(given), tile) == (str(short), tight) else 1
+        cycles = {"predicted": 1.0 if tile == tight else 2.0}
+        return made(str(given), tile=tile, programs=held, cycles=cycles)
+
+    monkeypatch.setattr(ranking, "audit", fake)
+    best = ranking.ranked(cell)[0].tile
+    assert best != tight
+    assert best.stages == 3  # as many programs as with two
+
+
 # The audit
 
 
