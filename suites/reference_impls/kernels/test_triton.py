@@ -117,6 +117,7 @@ def assert_passes_interpreted(file: str, more_than: int, seconds: float, *option
 
 
 @runs_the_interpreter
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "tier", ["not nightly", pytest.param("nightly", marks=pytest.mark.nightly)]
 )

@@ -41,6 +41,7 @@ BEYOND = 2**31 + 8
 
 
 @runs_the_interpreter
+@pytest.mark.slow
 @pytest.mark.nightly
 def test_in_the_interpreter() -> None:
     assert_passes_interpreted(__file__, 80, 9000)
