@@ -29,16 +29,14 @@ class Nearest {
   }
 
   Nearest(const Problem& p, const View& view, int64_t h, int64_t b, Arena& arena)
-      : p_(p), view_(view), h_(h), b_(b), keys_(view.hi - view.lo + 1) {
+      : p_(p), view_(view), h_(h), b_(b), keys_(view.hi - view.lo + 1), arena_(arena),
+        tokens_(round_up(std::min(STRETCH, p.length) + 2 * keys_, L)) {
     const int64_t wide = std::max(p.key_width, p.value_width);
-    tokens_ = round_up(std::min(STRETCH, p.length) + 2 * keys_, L);
     space_ = arena.take<C>(L * wide);
     nothing_ = arena.take<C>(wide);
     std::fill(nothing_, nothing_ + wide, C(0));
     shut_ = arena.take<C>(tokens_ + 2 * L);
-    for (C** t : {&q_, &k_, &v_, &g_}) *t = arena.take<C>(wide * tokens_ + 2 * L);
-    weights_ = arena.take<C>(keys_ * tokens_ + 2 * L);
-    slopes_ = arena.take<C>(keys_ * tokens_ + 2 * L);
+    q_ = rows(p.key_width), k_ = rows(p.key_width), v_ = rows(p.value_width);
   }
 
   // What the forward pass gives of tokens [from, to), which are real but for gaps.
@@ -47,10 +45,14 @@ class Nearest {
   }
 
   void backward(int64_t from, int64_t to) {
+    g_ = rows(p_.value_width), weights_ = rows(keys_), slopes_ = rows(keys_);
     for (int64_t j = from; j < to; j += STRETCH) back(j, std::min(j + STRETCH, to));
   }
 
  private:
+  // So many rows of tokens. Vectors that begin at the last of them reach beyond.
+  C* rows(int64_t count) { return arena_.take<C>(count * tokens_ + 2 * L); }
+
   void stretch(int64_t from, int64_t to) {
     frame(from - view_.hi, to - view_.lo);
     lay(p_.q, p_.key_width, q_);
@@ -130,8 +132,8 @@ class Nearest {
   void frame(int64_t from, int64_t to) {
     base_ = from, used_ = round_up(to - from, L);
     std::fill(shut_, shut_ + used_ + 2 * L, NEVER);
-    for (int64_t i = std::max(from, view_.first); i < std::min(to, view_.last); ++i)
-      if (!view_.gaps || view_.real[i]) shut_[i - base_] = C(0);
+    for (int64_t i = from; i < to; ++i)
+      if (view_.is_real(i)) shut_[i - base_] = C(0);
   }
 
   // Rows of tokens -> rows of features; zeros where there is no real token.
@@ -142,7 +144,7 @@ class Nearest {
         const int64_t i = base_ + x + r;
         if (shut_[x + r] != C(0)) {
           rows[r] = nothing_;
-        } else if (t.kind == OWN) {
+        } else if (t.kind == OWN) {  // as `row` has it: its call is a tenth of narrow heads' time
           ahead(t, h_, b_, i, width);
           rows[r] = t.at<C>(h_, b_, i);
         } else {
@@ -230,7 +232,9 @@ class Nearest {
   const Problem& p_;
   const View& view_;
   const int64_t h_, b_, keys_;
-  int64_t tokens_, used_ = 0, base_ = 0;
+  Arena& arena_;
+  const int64_t tokens_;  // from row to row
+  int64_t used_ = 0, base_ = 0;
   C *space_, *nothing_, *shut_, *q_, *k_, *v_, *g_, *weights_, *slopes_;
 };
 

@@ -33,6 +33,7 @@ from reference_impls.kernels.triton.tiles import (
     choose,
     cut,
     tiles,
+    width_in_table,
 )
 from reference_impls.kernels.triton.trial import DTYPES
 from reference_impls.masks import parse_all
@@ -106,8 +107,7 @@ class KernelCell:
     def takes_tile_of(self, other: KernelCell) -> bool:
         """Whether the tile is that of the other, which is in the table."""
         by_width = tiles(self.capability)[self.kind][self.numbers]
-        widest = min(width for width in by_width if self.width <= width)
-        own = (self.capability, self.kind, self.numbers, widest)
+        own = (self.capability, self.kind, self.numbers, width_in_table(by_width, self.width))
         return own == (other.capability, other.kind, other.numbers, other.width)
 
     @property

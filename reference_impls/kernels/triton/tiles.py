@@ -9,7 +9,7 @@ and counts in place of the prediction.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass, replace
 from functools import cache
 from itertools import product
@@ -183,10 +183,15 @@ def choose(
         Whose table.
     """
     by_width = tiles(capability)[kind][numbers]
-    tile = next(tile for widest, tile in sorted(by_width.items()) if width <= widest)
+    tile = by_width[width_in_table(by_width, width)]
     if not large:
         tile = tile.of(tile.rows // 2, tile.columns // 2)
     return shortened(tile, length)
+
+
+def width_in_table(by_width: Iterable[int], width: int) -> int:
+    """Which width of the table heads of a width belong to."""
+    return min(one for one in by_width if width <= one)
 
 
 def shortened(tile: Tile, length: int) -> Tile:
