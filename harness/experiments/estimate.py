@@ -85,7 +85,7 @@ def recorded_spread(
             f"{task} is cross-validated: its folds are given, and more seeds add no test examples; "
             "a plan counts seeds"
         )
-    runs.sort(key=lambda r: str(r.get("at")))  # files of one second are in no order
+    runs.sort(key=lambda r: str(r.get("at")))  # sessions run beside each other
     every = _pairs(runs, models)
     wanted = dict(zip(models, recipes, strict=True)) if recipes is not None else {}
     # What a record does not know of a recipe speaks for no other.

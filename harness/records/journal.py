@@ -66,7 +66,8 @@ class Writer:
     def __init__(self, folder: Path, session: Mapping[str, Any]) -> None:
         self.session = uuid.uuid4().hex
         self._torn = False
-        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+        # To the microsecond: files are read by name, and two sessions can begin in one second.
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
         self.path = folder / f"{stamp}-{self.session[:8]}.jsonl"
         try:
             folder.mkdir(parents=True, exist_ok=True)

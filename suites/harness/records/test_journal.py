@@ -264,6 +264,13 @@ def test_a_crash_never_hides_a_result_and_gives_way_to_it(
     assert record["status"] == next(status for status in order if status != "crash")
 
 
+def test_sessions_of_one_second_are_read_in_the_order_they_began(tmp_path: Path) -> None:
+    for number in range(12):
+        with journal.Writer(tmp_path, {}) as writer:
+            writer.append({"kind": "block", "block": number})
+    assert [r["block"] for r in journal.read(tmp_path).records] == list(range(12))
+
+
 @pytest.mark.parametrize("kind", ["time", "accuracy"])
 def test_older_code_of_a_case_is_another_subject(kind: str) -> None:
     record = {"kind": kind, "case": "a", "block": 0, "code": "old", "at": "2026-01-01"}
