@@ -14,7 +14,12 @@ from reports.core.trained import Against, ModelRuns, TaskRuns, against
 from reports.pages.corpora.printed import COMPONENTS
 from reports.pages.corpora.tables import NUMBERS, head
 
-CAUSES = {"vectors": "vectors {}", "width": "width {:,}", "patience": "all steps"}
+CAUSES = {
+    "vectors": "vectors {}",
+    "width": "width {:,}",
+    "patience": "all steps",
+    "examples": "{:,} training examples",
+}
 """What a gap to a printed value is known to come from, by what its fuller setting is called.
 
 Of patience the fuller one trains the paper's steps whatever the dev curve does: as many epochs of
@@ -22,9 +27,11 @@ patience as there are epochs.
 """
 ALL = "all"
 """In the place of a patience that trains all steps."""
+LESS: Mapping[str, str] = {"sst5_phrases": "sst5"}
+"""Tasks with the dev and test examples of another, and more training examples than that."""
 NONE = (
-    "No model was trained twice with but one of these changed: word vectors, width, all steps or "
-    "patience."
+    "No model was trained twice with but one of these changed: word vectors, width, training "
+    "examples, all steps or patience."
 )
 
 
@@ -35,7 +42,10 @@ def _setting(model: ModelRuns) -> dict[str, Any]:
     if recipe.get("patience") == recipe.get("epochs"):
         recipe["patience"] = ALL
     kept = {name: value for name, value in recipe.items() if name not in CEILINGS}
-    return {**kept, "vectors": str(run.get("vectors"))}
+    found = {**kept, "vectors": str(run.get("vectors"))}
+    if model.task in {*LESS, *LESS.values()}:
+        found["examples"] = int(run["examples"]["train"])
+    return found
 
 
 def _called(name: str, setting: Mapping[str, Any]) -> str:
@@ -50,19 +60,23 @@ def _of_one_cause(first: ModelRuns, second: ModelRuns) -> str | None:
     one, other = _setting(first), _setting(second)
     unlike = [name for name in one.keys() | other.keys() if one.get(name) != other.get(name)]
     texts = {str(r["data"]) for m in (first, second) for r in m.runs if r.get("data")}
-    # The digest of data counts the vectors among them.
-    if len(unlike) != 1 or unlike[0] not in CAUSES or (unlike != ["vectors"] and len(texts) > 1):
+    if len(unlike) != 1 or unlike[0] not in CAUSES:
         return None
-    return unlike[0]
+    (cause,) = unlike
+    if (cause == "examples") != (first.task != second.task):
+        return None
+    # The digest of data counts the vectors among them.
+    return None if cause not in ("vectors", "examples") and len(texts) > 1 else cause
 
 
-def _fullness(model: ModelRuns) -> tuple[float, int, int, str]:
+def _fullness(model: ModelRuns) -> tuple[float, int, int, int, str]:
     """It is largest for what comes nearest to a paper's setting."""
     setting = _setting(model)
     patience, vectors = setting["patience"], setting["vectors"]
     components = COMPONENTS.search(vectors)
     steps = math.inf if patience == ALL else patience
-    return steps, setting["width"], int(components[1]) if components else 0, vectors
+    size = int(components[1]) if components else 0
+    return steps, setting.get("examples", 0), setting["width"], size, vectors
 
 
 def causes(tasks: Iterable[Sequence[TaskRuns]]) -> list[tuple[str, TaskRuns, Against]]:
@@ -71,12 +85,14 @@ def causes(tasks: Iterable[Sequence[TaskRuns]]) -> list[tuple[str, TaskRuns, Aga
     Returns
     -------
     list of (str, TaskRuns, Against)
-        The cause, and the pair with what was trained by the fuller setting first: all steps, the
-        wider, vectors of more components.
+        The cause, and the pair with what was trained by the fuller setting first: all steps, more
+        examples, the wider, vectors of more components.
     """
-    found = []
+    found, corpora = [], dict[str, list[TaskRuns]]()
     for recipes in tasks:
-        settings = [(of, one) for of in recipes for one in of.models]
+        corpora.setdefault(LESS.get(recipes[0].name, recipes[0].name), []).extend(recipes)
+    for every in corpora.values():
+        settings = [(of, one) for of in every for one in of.models]
         settings.sort(key=lambda both: _fullness(both[1]), reverse=True)
         for (of, fuller), (_, other) in combinations(settings, 2):
             cause = _of_one_cause(fuller, other) if fuller.model == other.model else None

@@ -58,6 +58,17 @@ def test_two_changes_another_change_another_model_and_other_data_are_no_cause() 
     assert found(whole, half) == []
 
 
+def test_more_training_examples_of_one_corpus_are_a_cause_and_another_corpus_is_none() -> None:
+    """SST-5's phrases and its sentences are two tasks with one test set."""
+    sentences = trained("mtsa.fused", PATIENT, "sst5", 0.42, train=8544)
+    phrases = trained("mtsa.fused", PATIENT, "sst5_phrases", 0.46, train=159_274)
+    both = [("examples", "159,274 training examples", "8,544 training examples", 4.0)]
+    assert found(sentences, phrases) == both
+    assert found(phrases, sentences, trained("mtsa.fused", PATIENT, "cr", train=3000)) == both
+    narrow = trained("mtsa.fused", replace(PATIENT, width=300), "sst5_phrases", train=159_274)
+    assert found(sentences, narrow) == []
+
+
 def test_only_the_seeds_of_both_are_compared() -> None:
     whole = trained("mtsa.fused", PATIENT, mean=0.94)
     half = trained("mtsa.fused", replace(PATIENT, width=300), mean=0.92)[1:3]
