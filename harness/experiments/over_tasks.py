@@ -5,9 +5,9 @@ from __future__ import annotations
 from harness.experiments.conclusion import Conclusion
 from harness.experiments.examples import STANDING, STUCK
 from harness.experiments.overall import NOT_COUNTED, Overall, OverallRow
-from harness.experiments.replicates import unit_of
+from harness.experiments.replicates import Unit, unit_of
 from harness.experiments.tables import BASELINE
-from harness.stats import over_tasks
+from harness.stats import MeanDifference, over_tasks
 from harness.train.task import gathered
 
 OVER_TASKS = (
@@ -40,10 +40,24 @@ def overall_rows(baseline: str, overall: Overall) -> list[list[str]]:
     ranks = {} if overall.ties is None else overall.ties.omnibus.ranks
     rank = {model: f"{value:.2f}" for model, value in ranks.items()}
     first = [baseline, rank.get(baseline, ""), *[""] * 6, BASELINE]
-    return [first, *(_overall_cells(row, rank.get(row.model, "")) for row in overall.rows)]
+    cells = (_overall_cells(row, rank.get(row.model, ""), overall) for row in overall.rows)
+    return [first, *cells]
 
 
-def _overall_cells(row: OverallRow, rank: str) -> list[str]:
+def missing_over_tasks(d: MeanDifference, unit: Unit, together: int) -> str:
+    """`` (detectable 1.30 points; the tasks are given)``: behind *undecided*, one of so many."""
+    return f" (detectable {unit.size(d.detectable_among(together))}; the tasks are given)"
+
+
+def verdict_over_tasks(row: OverallRow, overall: Overall) -> str:
+    """A model's verdict; beside *undecided* what would have been found."""
+    d = row.tasks.difference
+    if row.verdict != "undecided" or d is None:
+        return row.verdict
+    return row.verdict + missing_over_tasks(d, unit_of(row.metric), len(overall.rows))
+
+
+def _overall_cells(row: OverallRow, rank: str, overall: Overall) -> list[str]:
     d, unit = row.tasks.difference, unit_of(row.metric)
     if row.verdict == NOT_COUNTED:
         return [row.model, rank, *[""] * 6, row.verdict]
@@ -51,7 +65,7 @@ def _overall_cells(row: OverallRow, rank: str) -> list[str]:
     shown = [unit.difference(d.difference), unit.bounds(d), f"{d.p:.2g}"] if d else signs
     adjusted = "" if row.verdict == "descriptive only" else f"{row.adjusted_p:.2g}"
     wins, tasks = f"{row.tasks.wins} / {row.tasks.losses}", str(len(row.shared) or "")
-    return [row.model, rank, tasks, wins, *shown, adjusted, row.verdict]
+    return [row.model, rank, tasks, wins, *shown, adjusted, verdict_over_tasks(row, overall)]
 
 
 def overall_without(conclusion: Conclusion) -> list[str]:

@@ -7,7 +7,11 @@ import math
 from collections.abc import Sequence
 
 from harness.experiments.conclusion import Comparison, Conclusion
-from harness.experiments.over_tasks import overall_without
+from harness.experiments.over_tasks import (
+    missing_over_tasks,
+    overall_without,
+    verdict_over_tasks,
+)
 from harness.experiments.overall import Overall, OverallRow
 from harness.experiments.replicates import unit_of
 from harness.experiments.warnings import training_flaws
@@ -67,8 +71,8 @@ def _declared(
     said = [
         f"{row.model} against {family.baseline}, means over "
         f"{_counted(over.tasks, unlike, claim.parameters['task'])}: {unit.interval(d)}"
-        f"{unit.of_differences}, p Holm {row.adjusted_p:.2g}, {row.verdict}; {row.tasks.wins} "
-        f"better, {row.tasks.losses} worse (sign test p = {row.tasks.sign_p:.2g})",
+        f"{unit.of_differences}, p Holm {row.adjusted_p:.2g}, {verdict_over_tasks(row, over)}; "
+        f"{row.tasks.wins} better, {row.tasks.losses} worse (sign test p = {row.tasks.sign_p:.2g})",
         *(text for text in overall_without(family) if text.startswith(f"{row.model} ")),
         recipes_told(
             {m: [r for r in runs if r["model"] == m] for m in (row.model, family.baseline)}
@@ -97,9 +101,10 @@ def _of_two(first: str, second: str, family: Conclusion, task: str) -> Evidence:
     if d is None:
         reason = f"{first} and {second}: too few of {counted} count."
         return Evidence(reason=reason, keys=keys, answer="undecided")
+    open_ = missing_over_tasks(d, unit, 1) if d.low <= 0 <= d.high else ""
     said = (
         f"{first} against {second}, means over {counted}: {unit.interval(d)}"
-        f"{unit.of_differences}; {over.wins} better, {over.losses} worse (sign test p = "
+        f"{unit.of_differences}{open_}; {over.wins} better, {over.losses} worse (sign test p = "
         f"{over.sign_p:.2g}); p = {judged_p(d):.2g}; {recipes_told(runs)}; both trained for "
         f"{family.title}; declared in no family."
     )

@@ -211,6 +211,10 @@ def test_over_tasks_of_one_metric_means_are_compared() -> None:
     many = concluded(FIVE)
     found = many.overall
     assert found.tasks == tuple(FIVE)
+    *_, level = overall_rows(many.baseline, found)
+    (d,) = [r.tasks.difference for r in found.rows if r.model == level[0]]
+    could = f"{100 * d.detectable_among(4):.2f} points"
+    assert level[-1] == f"undecided (detectable {could}; the tasks are given)"
     row = next(r for r in found.rows if r.model == "disa.plain")
     means: dict[str, list[float]] = {}
     for c in many.comparisons:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -215,6 +216,9 @@ def test_an_average_over_domains_is_judged_over_domains() -> None:
     level = over("bi_lstm", "multi_head")
     assert level.verdict == "undecided"
     assert level.low < 0 < level.high
+    assert re.search(
+        r"undecided \(detectable \d\.\d\d points; the tasks are given\); ", level.reason
+    )
     back = over("multi_head", "multi_scale_transformer")
     assert (back.verdict, back.value) == ("not reproduced", pytest.approx(-np.mean(differences)))
     longer = {"epochs": [{"epoch": n + 1, "seconds": 1.0} for n in range(9)], "chosen_epoch": 4}
