@@ -71,7 +71,7 @@ def _row(goal: Goal, arms: Sequence[ModelRuns]) -> dict[str, str]:
     if best is None:
         return {"goal": goal.said, "best arm": "", "result": "not run yet"}
     mean = f"{mean_text(best.unit, best.interval)}{best.unit.of_values}"
-    chosen = f", best of {len(arms)}" if len(arms) > 1 else ""
+    chosen = f", best of {len(arms)} arms" if len(arms) > 1 else ""
     return {
         "goal": goal.said,
         "best arm": f"{best.model} {mean} ({best.counted}, {best.recipe}{chosen})",

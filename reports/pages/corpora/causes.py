@@ -11,7 +11,7 @@ from harness.train.recipe import CEILINGS, identity
 from reports.core.page import Output, Shown, remark, together
 from reports.core.tables import Saved
 from reports.core.trained import Against, ModelRuns, TaskRuns, against
-from reports.pages.corpora.printed import COMPONENTS
+from reports.pages.corpora.printed import COMPONENTS, LESS
 from reports.pages.corpora.tables import NUMBERS, head
 
 CAUSES = {
@@ -27,8 +27,6 @@ patience as there are epochs.
 """
 ALL = "all"
 """In the place of a patience that trains all steps."""
-LESS: Mapping[str, str] = {"sst5_phrases": "sst5"}
-"""Tasks with the dev and test examples of another, and more training examples than that."""
 NONE = (
     "No model was trained twice with but one of these changed: word vectors, width, training "
     "examples, all steps or patience."

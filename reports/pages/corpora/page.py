@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 
 from harness.experiments import tables as in_words
@@ -369,7 +370,11 @@ def beside(pages: Sequence[Corpora], place: Output) -> Shown:
 
 def printed_on(pages: Sequence[Corpora]) -> list[printed.Beside]:
     """What papers print beside what was reached, by task and model."""
-    found = [one for page in pages for one in page.printed]
+    found = [
+        replace(one, where=page.device.title if len(pages) > 1 else "")
+        for page in pages
+        for one in page.printed
+    ]
     return sorted(found, key=lambda one: (one.of.name, one.model.model))
 
 

@@ -81,7 +81,7 @@ def test_a_family_over_many_tasks_is_one_table_and_its_tests_over_them(source: S
     assert found.count("| model | mean rank |") == 1
     (row,) = (line for line in reached.table(on(source, reviewed())).splitlines() if "MTL" in line)
     assert "| multi_scale_transformer.windowed 85.92 [" in row
-    assert row.endswith("(5 seeds, common, best of 3) | reached |")
+    assert row.endswith("(5 seeds, common, best of 3 arms) | reached |")
 
 
 def test_designs_without_a_run_are_listed_and_sweeps_are_none(
@@ -125,7 +125,7 @@ def test_a_goal_is_reached_or_missed_by_the_best_arms_mean(
     ).splitlines()
     (row,) = (line for line in lines if line.startswith("| UD EWT"))
     assert f"| {LSTM} {100 * mean:.2f} [" in row
-    assert row.endswith(f", best of 2) | {result} |"), "of those with enough seeds, by a dev split"
+    assert row.endswith(f", best of 2 arms) | {result} |"), "of those with enough seeds, by a dev split"
     assert [line.endswith("|  | not run yet |") for line in lines if "WNUT" in line] == [True]
 
 

@@ -89,7 +89,11 @@ def test_the_gap_and_what_is_known_to_differ_come_from_records_and_paper() -> No
         "vectors": (100, 300),
         "width": (300, 600),
         "steps": (20, 80_000),  # ten steps of 32 an epoch
+        "examples": (320, 330),  # a dev split is held out here alone
         "choose": ("dev", "best-on-test"),
+        "heads": (6, 2),
+        "dropout": (0.2, 0.5),
+        "optimiser": ("adamw 0.001", "adadelta 0.5"),
     }
     _, (row,) = printed.table([one])
     values = [90 + 0.2 * (i - 2) for i in range(5)]
@@ -104,13 +108,15 @@ def test_the_gap_and_what_is_known_to_differ_come_from_records_and_paper() -> No
         printed.BY_DEV: "",
         "over": "5 seeds",
         "known to differ": (
-            "vectors 100-d / 300-d; width 300 / 600; steps 20 / 80,000; epoch by dev / the test set"
+            "vectors 100-d / 300-d; width 300 / 600; steps 20 / 80,000; examples 320 / 330; epoch "
+            "by dev / the test set; heads 6 / 2; dropout 0.2 / 0.5; optimiser adamw 0.001 / "
+            "adadelta 0.5"
         ),
     }
     paper = replace(trec.recipes["paper"].recipe_for("mtsa"), batch=1)
     # One example a step: 80,200 in two epochs, which is within a part of an epoch.
     alike = trained("mtsa.fused", paper, vectors="glove.6B.300d.txt", train=40_100)
-    assert shown(alike)[0].known == {}
+    assert shown(alike)[0].known == {"examples": (40_100, 40_110), "batch": (1, 32)}
 
 
 def test_of_folds_the_interval_has_the_corrected_variance() -> None:
@@ -125,6 +131,7 @@ def test_of_folds_the_interval_has_the_corrected_variance() -> None:
 def test_more_phrases_and_fewer_steps_are_told_of_sst() -> None:
     (one,) = shown(trained("disa.chunked", task("sst5").recipe, "sst5", 0.42, train=8544))
     assert one.known["examples"] == (8544, 159_274)
+    assert one.known["batch"] == (32, 128), "the paper's recipe is that of the phrases"
     assert one.known["steps"][1] == STEPS["sst5"]
     assert one.gap == pytest.approx(42 - 51.0)
 
@@ -216,6 +223,17 @@ def test_the_mean_gap_counts_a_model_once_for_each_recipe() -> None:
     other = trained("multi_head.sdpa", trec.recipe, mean=0.934)
     said = printed.gaps(shown(trained("mtsa.fused", trec.recipe, mean=0.933), other, older))
     assert said == ("Here less printed, mean over the models: trec -1.0 points (common; 2 models).")
+
+
+def test_of_equal_names_that_of_most_replicates_counts() -> None:
+    recipe = task("trec").recipe
+    few = trained(MTSA, replace(recipe, epochs=99), mean=0.5)[:3]
+    found = shown(trained(MTSA, recipe, mean=0.943))
+    for both in ([*shown(few), *found], [*found, *shown(few)]):
+        assert printed.gaps(both).endswith("trec -1.0 points (common; 1 model).")
+        drawn = data_of(printed.figure(both))
+        points = drawn[(drawn["kind"] == "point") & (drawn["series"] == "trec: mtsa")]
+        assert list(points["x"]) == pytest.approx([94.3])
 
 
 def test_texts_without_a_key_are_a_cause_and_their_gap_is_not_the_others() -> None:
