@@ -125,6 +125,16 @@ class Comparison:
         return sides_of(pairs_of(self.design, self.runs))
 
     @property
+    def standing(self) -> tuple[bool, bool, bool, int]:
+        """Of several comparisons of one question the one with the largest is told.
+
+        One that was declared before its runs stands before an exploratory one, one of a design file
+        before a command's, those declared together, which share the baseline's runs, before single
+        ones; then one of many replicates before one of few.
+        """
+        return not self.exploratory, "plan" in self.design, self.together > 1, len(self.values)
+
+    @property
     def complete(self) -> bool:
         """Whether every declared pair is finished."""
         return self.finished == self.pairs

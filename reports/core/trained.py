@@ -11,6 +11,7 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any
 
+from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.replicates import (
     BEST_ON_TEST,
     Replicate,
@@ -260,8 +261,9 @@ def _models(task: str, runs: Sequence[Mapping[str, Any]]) -> list[ModelRuns]:
 class Against:
     """One model against another on one task, over the replicates that both have.
 
-    `adjusted_p` is Holm's over all that are judged with it; the verdict has `NOT_COUNTED` behind it
-    where the models were not trained alike.
+    `adjusted_p` is Holm's over the `together` that are judged with it; the verdict has
+    `NOT_COUNTED` behind it where the models were not trained alike. `declared` is the comparison of
+    the same runs that has it: `as_declared`.
     """
 
     model: ModelRuns
@@ -270,6 +272,8 @@ class Against:
     difference: MeanDifference
     adjusted_p: float = math.nan
     verdict: str = ""
+    together: int = 1
+    declared: Comparison | None = None
 
     @property
     def text(self) -> str:
@@ -282,6 +286,8 @@ class Against:
 
         Of a family that is asked task by task: what one task has more of another may have less.
         """
+        if self.declared is not None:
+            return self.declared.flaws
         models = (self.model, self.other)
         names, tasks = [m.model for m in models], [r.get("task") for m in models for r in m.runs]
         found = {}
@@ -330,12 +336,38 @@ def _folds(name: str) -> int:
 
 def judged(found: Sequence[Against]) -> list[Against]:
     """The same with verdicts that allow for their number (Holm)."""
+    together = len(found)
     adjusted = holm([judged_p(one.difference) for one in found])
     out = []
     for one, p in zip(found, adjusted, strict=True):
         says: str = accuracy_verdict(one.difference, one.model.higher_is_better, None, p)
         lost = says in DECIDED and bool(one.flaws)
-        out.append(replace(one, adjusted_p=p, verdict=f"{says}{NOT_COUNTED * lost}"))
+        verdict = f"{says}{NOT_COUNTED * lost}"
+        out.append(replace(one, adjusted_p=p, verdict=verdict, together=together))
+    return out
+
+
+def as_declared(found: Sequence[Against], conclusions: Iterable[Conclusion]) -> list[Against]:
+    """The same, but that what was declared of the same runs has the verdict which it has there.
+
+    Of several that which stands wherever one is told (`Comparison.standing`). Of an exploratory one
+    all runs are the same.
+    """
+    every = [c for family in conclusions for c in family.comparisons if c.complete and c.difference]
+    every.sort(key=lambda c: c.standing)
+    out = []
+    for one in found:
+        keys = {run["key"] for run in (*one.model.runs, *one.other.runs)}
+        of, own = (one.model.model, one.other.model, one.model.task, one.model.metric), None
+        for c in every:
+            if (c.first, c.second, c.task, c.metric) == of:
+                theirs = {run["key"] for run in c.runs}
+                own = c if (keys == theirs if c.exploratory else keys & theirs) else own
+        if own is not None and own.difference is not None:
+            p = own.difference.p if own.adjusted_p is None else own.adjusted_p
+            told = Against(one.model, one.other, one.values, own.difference, p, own.said)
+            one = replace(told, together=own.together, declared=own)
+        out.append(one)
     return out
 
 

@@ -20,6 +20,7 @@ from reports.core.trained import (
     ModelRuns,
     TaskRuns,
     against,
+    as_declared,
     judged,
     tasks_by_recipe,
     tied,
@@ -112,7 +113,7 @@ class Corpora(DevicePage):
             base = task.find(self.baseline)
             others = [m for m in task.models if not m.variant and m is not base]
             found += [one for m in others if base and (one := against(m, base))]
-        return judged(found)
+        return self._judged(found)
 
     @cached_property
     def margins(self) -> dict[str, float]:
@@ -196,7 +197,7 @@ class Corpora(DevicePage):
                     found.append(row)
         if not found:
             return remark(MISSING["variants"])
-        return self._judged_by_task("ablations", judged(found))
+        return self._judged_by_task("ablations", self._judged(found))
 
     def mirrored(self) -> Shown:
         """Error over K, relative to the target's variance."""
@@ -272,7 +273,7 @@ class Corpora(DevicePage):
                     found.append(row)
         if not found:
             return remark(MISSING["single"])
-        return self._judged_by_task("single", judged(found))
+        return self._judged_by_task("single", self._judged(found))
 
     def _best(self) -> dict[str, ModelRuns]:
         """By task the best model, where it is better than the runner-up, trained alike."""
@@ -292,21 +293,24 @@ class Corpora(DevicePage):
             if not one.flaws
         }
 
+    def _judged(self, found: Sequence[Against]) -> list[Against]:
+        return as_declared(judged(found), self.device.conclusions)
+
     def _judged_by_task(self, name: str, rows: Sequence[Against]) -> Shown:
         """A forest plot per task, then the numbers."""
-        pieces, declared = [], tables.as_declared(rows, self.device.conclusions)
+        pieces = []
         for task in self.corpora:
             mine = [one for one in rows if one.model.task == task.name]
             if mine:
                 pieces.append(self._forest(f"{name}-{file_name(task.name)}", task.name, mine))
         return together(
             together(*pieces, grid=True),
-            self.place.table(name, *tables.differences(rows, self.margins, declared), (0, 4, 7)),
+            self.place.table(name, *tables.differences(rows, self.margins), (0, 4, 7)),
             remark(
-                f"Judged together, by {_holm(len(rows))}. Accuracies in points. Detectable: a "
-                f"true difference that is found with 80 % power as one of so many; {SEEDS_NEEDED} "
-                "This family was made with the page, so it is exploratory; what was declared "
-                "before its runs has the verdict of its own family, and no other."
+                "What was declared has the verdict of its own family, by Holm over that, and no "
+                f"other; all else is exploratory, judged together by {_holm(len(rows))}. "
+                "Accuracies in points. Detectable: a true difference that is found with 80 % power "
+                f"as one of so many; {SEEDS_NEEDED}"
             ),
         )
 
@@ -333,7 +337,8 @@ class Corpora(DevicePage):
         counts = Counter(one.verdict for one in self.differences)
         said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
         over = _holm(len(self.differences))
-        return f"Models and corpora against {self.baseline}, exploratory, {over}: {said}."
+        how = f"as declared, or where nothing was exploratory, {over}"
+        return f"Models and corpora against {self.baseline}, {how}: {said}."
 
     def _lost(self) -> list[str]:
         return [

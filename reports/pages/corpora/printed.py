@@ -35,6 +35,8 @@ CAPTION = (
 )
 COMPONENTS = re.compile(r"(\d+)d(?![a-z0-9])")
 """In the name of a table of word vectors: ``top10k_100d_int8``."""
+TOKENS = re.compile(r"\d+B(?![a-z0-9])")
+"""Of what text they are, in such a name: ``sick_840B_300d``."""
 WITHOUT_KEY = "no key under strict masks"
 BOTH = "concat"
 """Readout of models that give two vectors side by side: their own width is half of the recipe's."""
@@ -84,6 +86,7 @@ class Beside:
         run, there = self.model.runs[0], self._there
         recipe = run.get("recipe") or {}
         vectors = COMPONENTS.search(str(run.get("vectors")))
+        tokens = TOKENS.search(str(run.get("vectors")))
         steps = [found[0] for r in self.model.runs if (found := steps_of(r))]
         width, mechanism = recipe.get("width"), builtins().get(self.model.mechanism)
         if width and mechanism is not None and mechanism.options.get("readout") == BOTH:
@@ -91,6 +94,7 @@ class Beside:
         takes_heads = mechanism is not None and mechanism.takes_heads
         here = {
             "vectors": int(vectors[1]) if vectors else recipe.get("word_width"),
+            "tokens": tokens and tokens[0],
             "width": width,
             "steps": round(statistics.median(steps)) if steps else None,
             "examples": (run.get("examples") or {}).get("train"),
@@ -113,24 +117,23 @@ class Beside:
     @property
     def known_text(self) -> str:
         """``vectors 100-d / 300-d; steps 1,694 / 80,000``: here and there."""
-        forms = {"vectors": "{:,}-d", "choose": "{}", "optimiser": "{}"}
+        called = {"choose": "epoch by", "tokens": "vectors of GloVe"}
         said = []
         for name, ends in self.known.items():
-            form = forms.get(name, "{:,}")
+            form = "{:,}-d" if name == "vectors" else "{}" if isinstance(ends[0], str) else "{:,}"
             here, there = (form.format(HOW.get(str(end), end)) for end in ends)
-            said.append(f"{'epoch by' if name == 'choose' else name} {here} / {there}")
+            said.append(f"{called.get(name, name)} {here} / {there}")
         if self.keyless is not None:
             said.insert(0, f"{100 * self.keyless:.1f} % of the texts are one word: {WITHOUT_KEY}")
         return "; ".join(said)
 
 
 def _trained(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a recipe is shown where a paper's is another; nothing of an empty one."""
-    if not recipe:
-        return {}
-    optimiser = f"{recipe.get('optimiser', 'adamw')} {recipe['rate']:g}"
-    kept = {name: recipe[name] for name in ("heads", "dropout", "batch")}
-    return {**kept, "optimiser": optimiser}
+    """What of a recipe is shown where a paper's is another; None for what a record has not."""
+    kept = {name: recipe.get(name) for name in ("heads", "dropout", "batch")}
+    rate = recipe.get("rate")
+    found = None if rate is None else f"{recipe.get('optimiser', 'adamw')} {rate:g}"
+    return {**kept, "optimiser": found}
 
 
 def _alike(name: str, here: Any, there: Any) -> bool:

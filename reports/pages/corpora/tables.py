@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
-from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.estimate import sought
+from harness.experiments.replicates import EXPLORATORY
 from harness.experiments.tables import DETECTABLE, NEEDED
 from harness.experiments.warnings import NOT_COUNTED
 from reports.core.tables import Cell, Saved
@@ -49,44 +48,23 @@ def numbers(tasks: Iterable[TaskRuns]) -> list[dict[str, Any]]:
     ]
 
 
-def as_declared(
-    rows: Sequence[Against], conclusions: Iterable[Conclusion]
-) -> dict[tuple[str, str], Comparison]:
-    """By model and task those comparisons whose runs are the same and were declared beforehand."""
-    every = [c for family in conclusions for c in family.comparisons]
-    declared = [c for c in every if c.complete and not c.exploratory]
-    found = {}
-    for one in rows:
-        keys = {run["key"] for run in (*one.model.runs, *one.other.runs)}
-        of = (one.model.model, one.other.model, one.model.task)
-        for c in declared:
-            if (c.first, c.second, c.task) == of and keys & {run["key"] for run in c.runs}:
-                found[c.first, c.task] = c
-    return found
-
-
-def differences(
-    found: Sequence[Against],
-    margins: Mapping[str, float],
-    declared: Mapping[tuple[str, str], Comparison] = MappingProxyType({}),
-) -> Saved:
-    """Comparisons that are judged together: numbers, and texts.
+def differences(found: Sequence[Against], margins: Mapping[str, float]) -> Saved:
+    """Comparisons that are judged together, or as they were declared: numbers, and texts.
 
     Parameters
     ----------
     margins : mapping
         By task the margin that was declared, which seeds are to find.
-    declared : mapping
-        By model and task what was declared before its runs: it has no other verdict than that.
     """
     flat, rows = [], []
     for one in found:
-        d, open_, own = one.difference, None, declared.get((one.model.model, one.model.task))
-        verdict, flaws = (own.said, own.flaws) if own else (one.verdict, one.flaws)
-        reasons = "; ".join(flaws) if verdict.endswith(NOT_COUNTED) else ""
+        d, open_, own, verdict = one.difference, None, one.declared, one.verdict
+        reasons = "; ".join(one.flaws) if verdict.endswith(NOT_COUNTED) else ""
         adjusted = math.nan if math.isnan(d.p) else one.adjusted_p  # one pair has no p
-        if one.verdict == "undecided":
-            open_ = sought(d, margins.get(one.model.task), len(found))
+        if own is not None:
+            open_ = own.sought
+        elif verdict == "undecided":
+            open_ = sought(d, margins.get(one.model.task), one.together)
         rows.append(
             {
                 "": f"{', '.join([one.model.task, *one.trained])}: {one.model.model} − "
@@ -95,11 +73,10 @@ def differences(
                 "p": number_text(d.p, ".2g"),
                 "p (Holm)": number_text(adjusted, ".2g"),
                 "over": one.counted,
-                DETECTABLE: known(d.detectable_among(len(found)), one.model.unit.number),
+                DETECTABLE: known(d.detectable_among(one.together), one.model.unit.number),
                 NEEDED: "" if open_ is None else open_.count,
-                "verdict, exploratory": Cell.of(
-                    f"as declared: {verdict}" if own else verdict,
-                    notes=(reasons,) if reasons else (),
+                "verdict": Cell.of(
+                    f"{_declared(one)}{verdict}", notes=(reasons,) if reasons else ()
                 ),
             }
         )
@@ -112,16 +89,23 @@ def differences(
                 **{name: getattr(d, name) for name in NUMBERS},
                 "p_holm": one.adjusted_p,
                 "hedges_g": d.hedges_g,
-                "minimum_detectable_effect": d.detectable_among(len(found)),
+                "minimum_detectable_effect": d.detectable_among(one.together),
                 "seeds_needed": None if open_ is None else open_.needed,
                 "replicates": d.count_first,
                 "verdict": verdict,
                 "declared": own is not None,
-                "not_counted": "; ".join(flaws),
+                "not_counted": "; ".join(one.flaws),
                 "trained": ", ".join(one.trained),
             }
         )
     return flat, rows
+
+
+def _declared(one: Against) -> str:
+    if one.declared is None:
+        return ""
+    late = f", {EXPLORATORY}" * one.declared.exploratory
+    return f"as declared{late}: "
 
 
 def apart(found: Sequence[Against]) -> str:

@@ -37,10 +37,8 @@ def how_trained(c: Comparison) -> str:
 def differences(found: Iterable[Conclusion], size: Size) -> list[Comparison]:
     """The comparison of each model with the baseline's mechanism, by task and how it was trained.
 
-    One that was declared before its runs stands before an exploratory one, one of a design file
-    before a command's, those declared together, which share the baseline's runs, before single
-    ones. Then one of many seeds stands before one of few, then the newer one; whatever computes a
-    mechanism.
+    Of several the one of the highest `Comparison.standing`, then the newer one; whatever computes
+    a mechanism.
     """
     baseline = mechanism_of(size.baseline)
     kept: dict[tuple[str, ...], Comparison] = {}
@@ -49,7 +47,7 @@ def differences(found: Iterable[Conclusion], size: Size) -> list[Comparison]:
         if not fits or c.difference is None:
             continue
         before = kept.get(question(c))
-        if before is None or _weight(c) >= _weight(before):
+        if before is None or c.standing >= before.standing:
             kept[question(c)] = c
     return list(kept.values())
 
@@ -57,10 +55,6 @@ def differences(found: Iterable[Conclusion], size: Size) -> list[Comparison]:
 def question(c: Comparison) -> tuple[str, ...]:
     """Model, task, how both were trained, baseline: what has one cell of `accuracy_table`."""
     return _short(c.first), c.task, how_trained(c), _short(c.second)
-
-
-def _weight(c: Comparison) -> tuple[bool, bool, bool, int]:
-    return not c.exploratory, bool(c.design.get("plan")), c.together > 1, len(c.values)
 
 
 def difference_text(c: Comparison) -> str:
@@ -102,22 +96,33 @@ def accuracy_table(found: Sequence[Comparison], size: Size, head: str) -> list[d
     heads = {column: _head(some, column[1]) for column, some in sorted(columns.items())}
     mine = _short(size.mechanism)
     models = sorted({model for model, *_ in by}, key=lambda name: (name != mine, name))
-    several = {column for column, some in columns.items() if len({len(c.values) for c in some}) > 1}
-    cells = {
-        key: _cell(c, f" over {_over([c])}" if key[1:] in several else "") for key, c in by.items()
-    }
+    cells = {key: _cell(c, _unlike(c, columns[key[1:]])) for key, c in by.items()}
     return [
         {head: model, **{text: cells.get((model, *at), "") for at, text in heads.items()}}
         for model in models
     ]
 
 
+def _unlike(c: Comparison, some: Sequence[Comparison]) -> str:
+    """What of a comparison its column's head tells of several: replicates, Holm."""
+    over = f" over {_over([c])}" if len({len(one.values) for one in some}) > 1 else ""
+    mixed = len({one.together for one in some}) > 1
+    return over + (f", {_holm([c]) or 'by itself'}" if mixed else "")
+
+
+def _holm(some: Sequence[Comparison]) -> str:
+    """``Holm over 6``: with how many comparisons each is judged; empty of those by themselves."""
+    counts = sorted({c.together for c in some})
+    return f"Holm over {' or '.join(map(str, counts))}" if counts[-1] > 1 else ""
+
+
 def _head(some: Sequence[Comparison], trained: str) -> str:
-    """``trec (accuracy, points; 5 seeds)``, ``trec, paper (...)``."""
+    """``trec (accuracy, points; 5 seeds; Holm over 6)``, ``trec, paper (...)``."""
     c = some[0]
     better = "" if c.higher_is_better else "lower is better"
     unit = ", ".join(filter(None, [c.metric, c.unit.of_differences.strip(), better]))
-    return f"{', '.join(filter(None, [c.task, trained]))} ({unit}; {_over(some)})"
+    told = "; ".join(filter(None, [_over(some), _holm(some)]))
+    return f"{', '.join(filter(None, [c.task, trained]))} ({unit}; {told})"
 
 
 def _over(some: Sequence[Comparison]) -> str:

@@ -125,7 +125,9 @@ def test_a_goal_is_reached_or_missed_by_the_best_arms_mean(
     ).splitlines()
     (row,) = (line for line in lines if line.startswith("| UD EWT"))
     assert f"| {LSTM} {100 * mean:.2f} [" in row
-    assert row.endswith(f", best of 2 arms) | {result} |"), "of those with enough seeds, by a dev split"
+    assert row.endswith(f", best of 2 arms) | {result} |"), (
+        "of those with enough seeds, by a dev split"
+    )
     assert [line.endswith("|  | not run yet |") for line in lines if "WNUT" in line] == [True]
 
 

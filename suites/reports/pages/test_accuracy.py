@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from harness.experiments.conclusion import conclusions
@@ -12,6 +13,7 @@ from reports.core import sizes
 from reports.core.page import Output
 from reports.core.source import DeviceRecords, Source
 from reports.core.tables import Cell
+from reports.core.trained import against, as_declared, judged, trained_tasks
 from reports.pages.corpora.page import Corpora
 from reports.pages.corpora.tables import apart, head
 from reports.pages.corpora.tables import differences as judged_together
@@ -110,14 +112,17 @@ def test_a_cell_says_why_its_verdict_is_not_counted(source: Source) -> None:
     assert "1 better (not counted)." in page.about().plain
     (again,) = Corpora(source, on(source, records).devices[0], Output(None, "p")).differences
     _, (text,) = judged_together([again], {})
-    assert isinstance(text["verdict, exploratory"], Cell)
-    cell_of_both = text["verdict, exploratory"]
-    assert (cell_of_both, cell_of_both.notes) == (cell.split("], ")[1], cell.notes)
+    assert isinstance(text["verdict"], Cell)
+    cell_of_both = text["verdict"]
+    assert (cell_of_both, cell_of_both.notes) == (
+        f"as declared: {cell.split('], ')[1]}",
+        cell.notes,
+    )
 
 
-def test_what_was_declared_before_its_runs_has_one_verdict(source: Source) -> None:
-    """Not a second one by the family that the page makes; what is exploratory has that."""
-    for late, said in ((False, "as declared: better"), (True, "better")):
+def test_what_was_declared_has_one_verdict(source: Source) -> None:
+    """Not a second one by the family that the page makes, and neither has what is exploratory."""
+    for late, said in ((False, "as declared: better"), (True, "as declared, exploratory: better")):
         page = Corpora(source, on(source, compared("x", late=late)).devices[0], Output(None, "p"))
         shown = page.differences_to_baseline().plain
         (line,) = [one for one in shown.splitlines() if " − " in one and one[0] == "|"]
@@ -126,6 +131,33 @@ def test_what_was_declared_before_its_runs_has_one_verdict(source: Source) -> No
     found = on(source, compared("x", first=near, second=LOW, margin=0.1, steps=14)).devices[0]
     shown = Corpora(source, found, Output(None, "p")).differences_to_baseline().plain
     assert "as declared: practically equal (not counted)<br>14 and 10 steps |" in shown
+
+
+def test_of_two_families_of_the_same_runs_that_is_told_which_is_told_elsewhere() -> None:
+    """Alone it is better; of four, as all of them were declared, it is undecided."""
+    near = [v + 0.01 * (i % 2) + 0.004 for i, v in enumerate(LOW)]
+    models = ["mtsa.fused", LSTM, "none.fused", "disa.chunked"]
+    trained = [*runs("mtsa.fused", near), *runs(B, LOW)]
+    trained += [one for m in models[1:] for one in runs(m, [*reversed(LOW)])]
+    late = {"at": "2026-01-03"}
+    alone, both = (family(some, ["trec"], 5, str(some), **late) for some in (models[:1], models))
+    every: list[Any] = [*trained, {**alone, **late}, {**both, **late}]
+    (mtsa,) = (m for m in trained_tasks(every)[0].models if m.model == "mtsa.fused")
+    (base,) = (m for m in trained_tasks(every)[0].models if m.model == B)
+    found = conclusions(every)
+    (told,) = (c for c in differences(found, SIZE) if c.first == "mtsa.fused")
+    assert {c.verdict for f in found for c in f.comparisons if c.first == "mtsa.fused"} == {
+        "better",
+        "undecided",
+    }
+    (one,) = as_declared(judged([against(mtsa, base)]), found)
+    assert (one.declared, one.verdict, one.adjusted_p) == (told, told.said, told.adjusted_p)
+    assert one.together == 4
+    _, (text,) = judged_together([one], {})
+    assert text["verdict"] == f"as declared, exploratory: {told.said}"
+    some = replace(mtsa, runs=mtsa.runs[:4])
+    (fewer,) = as_declared(judged([against(some, base)]), found)
+    assert fewer.declared is None, "of other runs nothing was declared"
 
 
 def test_what_was_not_trained_alike_is_told_of_what_is_undecided_too(source: Source) -> None:

@@ -320,8 +320,11 @@ def test_differences_are_paired_and_judged_together(source: Source, device: Devi
     assert mine.verdict == "better"
     assert rows["trec", LSTM].verdict == "undecided"
     assert rows["cr", "none.fused"].verdict == "worse"
-    assert mine.adjusted_p > mine.difference.p
+    assert (mine.together, mine.adjusted_p) == (1, mine.difference.p), "declared by itself"
     folds = rows["cr", MINE]
+    assert folds.declared is None
+    assert folds.together == len(rows)
+    assert folds.adjusted_p > folds.difference.p
     assert folds.values.units == "folds"
     assert folds.counted == "10 paired folds"
 

@@ -145,6 +145,12 @@ def test_every_row_and_column_that_is_declared_is_printed() -> None:
             steps = content.get("setup", {}).get("steps")
             told = steps.get(column) if isinstance(steps, dict) else steps
             assert table.paper not in ("mtsa", "resan") or told == STEPS.get(name, told)
+    related = trained(
+        "multi_head.sdpa", task("sick_relatedness").recipe, "sick_relatedness", 0.8, "840B_300d"
+    )
+    (sick,) = shown([{**one, "test": {"pearson": 0.8}} for one in related])
+    assert "vectors of GloVe 840B / 6B; width 300 / 600" in sick.known_text
+    assert "tokens" not in shown(trained(MTSA, task("trec").recipe))[0].known, "its name tells none"
     resan = printed_accuracy("sick_relatedness", "pearson", "hrchy_cnn")
     assert (resan.text, resan.setup["width"]) == ("0.8436 (0.0014)", 300)
     transformer = printed_accuracy("sst5", "accuracy", "transformer")
