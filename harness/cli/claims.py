@@ -8,9 +8,10 @@ from rich.markup import escape
 from harness.cli.output import console, say
 from harness.json_file import write_json
 from harness.options.measure import ClaimsOptions
-from reports.claims import Verdict, ledger, score, score_lines, shown, whose_text
-from reports.claims.ledger import concluded_of, devices_of
+from reports.claims.ledger import concluded_of, devices_of, ledger, score, score_lines, shown
 from reports.claims.printed import load_all
+from reports.claims.record import whose_text
+from reports.claims.verdict import Verdict
 
 COLOURS = {
     "reproduced": "green",

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+import statistics
+from collections.abc import Callable, Sequence
 
 from harness.experiments.conclusion import Comparison, Conclusion
+from harness.experiments.examples import STANDING
 from harness.experiments.over_tasks import (
     missing_over_tasks,
     overall_without,
     verdict_over_tasks,
 )
 from harness.experiments.overall import Overall, OverallRow
-from harness.experiments.replicates import unit_of
+from harness.experiments.replicates import EXPLORATORY, unit_of
 from harness.experiments.warnings import training_flaws
-from harness.stats import judged_p, over_tasks
+from harness.stats import OverTasks, judged_p, over_tasks
 from harness.train.task import gathered
 from reports.claims.declared import decided, judged_in, keys_of, recipes_told, sides_of
 from reports.claims.device import DeviceFrames, first_fitting
@@ -90,9 +92,13 @@ def _of_two(first: str, second: str, family: Conclusion, task: str) -> Evidence:
     unlike = [t for t, pair in both.items() if _unlike(*pair)]
     alike = [t for t in family.tasks if t not in unlike]
     one = both[family.tasks[0]][0]
-    means = [{t: _mean(both[t][side]) for t in alike} for side in (0, 1)]
-    metrics = dict.fromkeys(alike, one.metric)
-    over = over_tasks(means[0], means[1], metrics, dict.fromkeys(alike, one.higher_is_better))
+    metrics, higher = dict.fromkeys(alike, one.metric), dict.fromkeys(alike, one.higher_is_better)
+
+    def over_all(mean: Callable[[Comparison], float]) -> OverTasks:
+        means = [{t: mean(both[t][side]) for t in alike} for side in (0, 1)]
+        return over_tasks(means[0], means[1], metrics, higher)
+
+    over = over_all(_mean)
     d, unit = over.difference, one.unit
     sides = zip((first, second), (0, 1), strict=True)
     runs = {name: [r for t in alike for r in both[t][side].sides[0]] for name, side in sides}
@@ -105,9 +111,17 @@ def _of_two(first: str, second: str, family: Conclusion, task: str) -> Evidence:
     said = (
         f"{first} against {second}, means over {counted}: {unit.interval(d)}"
         f"{unit.of_differences}{open_}; {over.wins} better, {over.losses} worse (sign test p = "
-        f"{over.sign_p:.2g}); p = {judged_p(d):.2g}; {recipes_told(runs)}; both trained for "
-        f"{family.title}; declared in no family."
+        f"{over.sign_p:.2g}); p = {judged_p(d):.2g}"
     )
+    if any(c.examples is not None and c.examples.seen for t in alike for c in both[t]):
+        left = over_all(_mean_unseen)
+        if left.difference is not None:
+            said += (
+                f"; without {STANDING} {unit.interval(left.difference)}{unit.of_differences}, "
+                f"{left.wins} better, {left.losses} worse, p = {judged_p(left.difference):.2g}"
+            )
+    said += f"; {recipes_told(runs)}; both trained for {family.title}; declared in no family."
+    said = f"{EXPLORATORY}: {said}"
     scale = unit.scale if one.higher_is_better else -unit.scale
     if d.count_first < LEAST_SEEDS:
         return of_difference(d, scale, said, keys, "undecided")
@@ -122,6 +136,12 @@ def _unlike(first: Comparison, second: Comparison) -> bool:
 
 def _mean(c: Comparison) -> float:
     return math.nan if c.difference is None else c.difference.mean_first
+
+
+def _mean_unseen(c: Comparison) -> float:
+    """Of the first, without the test examples that stand in its training set."""
+    values = c.examples.values if c.examples is not None else ()
+    return statistics.fmean(first for _, first, _ in values) if values else _mean(c)
 
 
 def _counted(tasks: Sequence[str], unlike: Sequence[str], family: str) -> str:

@@ -6,12 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from harness.experiments.conclusion import Comparison, Conclusion
+from harness.experiments.replicates import unit_of
 from harness.experiments.warnings import selecting_everything
 from harness.train.task import by_common_recipe
 from reports.claims.device import DeviceFrames, Record, alternatives, first_fitting, same_form
 from reports.claims.record import Claim
 from reports.claims.verdict import Answer, Evidence, of_difference
+from reports.core.printed_values import printed_accuracy
 from reports.core.recipes import recipe_text
+from reports.core.style import mechanism_of
 
 UNDECIDABLE = ("descriptive only", "unfinished")
 """Verdicts on too little to conclude anything."""
@@ -81,7 +84,9 @@ def by_design(claim: Claim, declared: Sequence[Declared]) -> Evidence:
     assert d is not None
     scale = sign * (unit.scale if c.higher_is_better else -unit.scale)
     whole = selecting_everything(zip((c.first, c.second), c.sides, strict=True))
-    beside = c.examples.warnings if c.examples else ()
+    beside = (*c.examples.lines, *c.examples.warnings) if c.examples else ()
+    means = {c.first: d.mean_first, c.second: d.mean_second}
+    beside = (*beside_printed(c.task, c.metric, means), *beside)
     said = ["; ".join([_said(family, c), *whole, *beside])]
     said += [f"In another form: {_said(whose, other)}" for whose, other, _ in others]
     void = bool(c.flaws or whole or c.verdict in UNDECIDABLE)
@@ -98,6 +103,17 @@ def _said(family: Conclusion, c: Comparison) -> str:
     how = recipes_told(dict(zip((c.first, c.second), c.sides, strict=True)))
     missing = f"; {c.sought.said(c.unit)}" if c.sought is not None else ""
     return f"{c.sentence}{missing}; {how}; {judged_in(family)}"
+
+
+def beside_printed(task: str, metric: str, means: Mapping[str, float]) -> list[str]:
+    """How far models in their own configuration are from what papers print for them, by name."""
+    said = []
+    for model, mean in means.items():
+        there = printed_accuracy(task, metric, mechanism_of(model)) if "[" not in model else None
+        if there is not None:
+            gap = unit_of(metric).scale * mean - there.summary.mean
+            said.append(f"{model} {gap:+.{there.digits}f}")
+    return [f"here less printed: {', '.join(said)}"] if said else []
 
 
 def judged_in(family: Conclusion) -> str:

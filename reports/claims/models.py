@@ -11,11 +11,12 @@ from typing import Any
 
 from harness.experiments.costs import epoch_seconds
 from harness.experiments.estimate import sought
-from harness.experiments.replicates import unit_of
+from harness.experiments.replicates import EXPLORATORY, unit_of
 from harness.experiments.warnings import selecting_everything, training_flaws
 from harness.stats import ALPHA, compare_means, judged_p, ratio_interval, t_interval
 from harness.train.task import by_common_recipe
 from reports.claims.declared import (
+    beside_printed,
     by_design,
     declared_for,
     keys_of,
@@ -136,7 +137,9 @@ def accuracy_difference(claim: Claim, device: DeviceFrames) -> Evidence:
     how = recipes_told({m.model: m.runs for m in (first, second)})
     # Where nothing is shown, what could have been.
     open_ = sought(d, None, 1).short(unit) if d.low < d.high and d.low <= 0 <= d.high else ""
-    said = f"{said}; p = {judged_p(d):.2g}{open_}; {how}; declared in no family."
+    here = beside_printed(task, metric, {first.model: d.mean_first, second.model: d.mean_second})
+    told = "; ".join([f"{said}; p = {judged_p(d):.2g}{open_}", *here, how])
+    said = f"{EXPLORATORY}: {told}; declared in no family."
     scale = unit.scale if first.higher_is_better else -unit.scale
     return of_difference(d, scale, said, keys, answer, p_value)
 
@@ -250,7 +253,8 @@ def _over_sentences(claim: Claim, device: DeviceFrames, field: str, scale: float
     _, low, high = t_interval(mean, statistics.stdev(means), len(means))
     whole = selecting_everything([(newest["model"], runs)])
     answer: Answer | None = "undecided" if whole else None
-    return Evidence(mean, low, high, f"{'; '.join([said, *whole])}.", keys, answer=answer)
+    told = f"{EXPLORATORY}: {'; '.join([said, *whole])}; declared nowhere."
+    return Evidence(mean, low, high, told, keys, answer=answer)
 
 
 COMMAND = "attnbench verify --exact"

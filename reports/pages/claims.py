@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from reports.claims import ANSWERS, RATIOS, SORTS, Verdict, ledger, score_lines, shown, whose_text
-from reports.claims.ledger import KINDS, concluded_of
+from reports.claims.ledger import KINDS, concluded_of, ledger, score_lines, shown
 from reports.claims.printed import load_all
+from reports.claims.record import SORTS, whose_text
+from reports.claims.verdict import ANSWERS, RATIOS, Verdict
 from reports.contents import page_of
 from reports.core.page import (
     Output,

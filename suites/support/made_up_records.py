@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from reports.claims import Claim
+from reports.claims.record import Claim
 from suites.support.comparisons import run
 
 BASELINE = "multi_head.sdpa"

@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from harness.stats import ALPHA
-from reports.claims import Answer, Verdict
 from reports.claims.printed import column_of, load
 from reports.claims.reanalysis import Contrast, FoldDeviation, ImpliedInterval
 from reports.claims.retests import p_words
+from reports.claims.verdict import Answer, Verdict
 from reports.core.axes import name_rows, note, row_panel, titled
 from reports.core.forest import Line, draw_rows
 from reports.core.style import SOFT, Look, text_colour

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from harness.stats import ALPHA
-from reports.claims import ANSWERS, Verdict, ledger
+from reports.claims.ledger import ledger
 from reports.claims.printed import load
 from reports.claims.reanalysis import (
     Contrast,
@@ -16,6 +16,7 @@ from reports.claims.reanalysis import (
     implied,
     runners_up,
 )
+from reports.claims.verdict import ANSWERS, Verdict
 from reports.core.page import Output, Shown, says, together
 from reports.core.parameters import opens
 from reports.core.tables import under

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from reports.claims import Verdict, ledger, load_claims
-from reports.claims.ledger import AUDITS
+from reports.claims.ledger import AUDITS, ledger
 from reports.claims.printed import Asked, load
+from reports.claims.record import load_claims
+from reports.claims.verdict import Verdict
 from suites.support.made_up_records import claim
 
 AUDITED = {v.id: v for v in ledger({}) if v.claim.kind == "audit"}

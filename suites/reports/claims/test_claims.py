@@ -12,11 +12,10 @@ import pytest
 from harness.errors import UsageError
 from harness.registry import Registry
 from harness.train.task import tasks
-from reports.claims import ledger, load_claims, score, score_lines, shown, whose_text
 from reports.claims.device import alternatives, first_fitting, parse
-from reports.claims.ledger import AUDITS, PAGES, QUERIES
+from reports.claims.ledger import AUDITS, PAGES, QUERIES, ledger, score, score_lines, shown
 from reports.claims.printed import PAPERS, PrintedNumber, load_all, published
-from reports.claims.record import FILE
+from reports.claims.record import FILE, load_claims, whose_text
 from reports.claims.verdict import region
 from reports.contents import NOTEBOOKS
 from suites.support.made_up_records import case, claim, exact, timed

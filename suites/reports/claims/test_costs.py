@@ -8,8 +8,8 @@ import pytest
 
 from harness.case import parse
 from harness.measure.ceilings import gauge_of
-from reports.claims import Verdict, ledger
-from reports.claims.ledger import _hardware
+from reports.claims.ledger import _hardware, ledger
+from reports.claims.verdict import Verdict
 from suites.reports.claims.test_measured import BARELY, BASE, OURS, SIZE, claimed, judged, runs
 from suites.support.made_up_records import case, claim, peaks, timed
 

@@ -12,8 +12,10 @@ import pytest
 from scipy import stats
 
 from harness.train.task import task
-from reports.claims import Claim, Verdict, ledger, load_claims
 from reports.claims.device import first_fitting
+from reports.claims.ledger import ledger
+from reports.claims.record import Claim, load_claims
+from reports.claims.verdict import Verdict
 from reports.core.recipes import recipe_of
 from suites.support.command_line import ROOT
 from suites.support.made_up_records import case, claim, exact, timed, trained
@@ -277,6 +279,8 @@ def test_what_tokens_are_given_is_over_seeds() -> None:
         for least, answer in ((0.5, "reproduced"), (0.7, "not reproduced"), (0.59, "undecided")):
             v = judged(query, records, {"at_least": scale * least}, **where)
             assert v.verdict == answer, v.reason
+            assert ("(exploratory)" in v.said or ", exploratory)" in v.said) == (least != 0.59)
+            assert v.reason.endswith("declared nowhere.")
         assert v.value == pytest.approx(scale * 0.6)
         assert len(v.keys) == 5
         half = stats.t.ppf(0.975, 4) * np.std(means, ddof=1) / math.sqrt(5)

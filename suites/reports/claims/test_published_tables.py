@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from reports.claims import load_claims
 from reports.claims.printed import FOLDER, PAPERS, at, load, load_all, number
+from reports.claims.record import load_claims
 from suites.support.command_line import ROOT
 
 TEXT_FOLDER = Path(os.environ.get("ATTNBENCH_PAPERS") or ROOT.parent / "shared" / "papers")

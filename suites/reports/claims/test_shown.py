@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from harness.cli import run as command
-from reports.claims import load_claims
+from reports.claims.record import load_claims
 from reports.contents import NOTEBOOKS, Scope
 from reports.core.page import Output
 from reports.pages.audit.figures import intervals

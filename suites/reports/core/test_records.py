@@ -16,8 +16,8 @@ from scipy import stats
 from harness.experiments.conclusion import conclusions
 from harness.records import journal, schema
 from harness.train.task import task
-from reports.claims import ledger, load_claims
-from reports.claims.ledger import devices_of
+from reports.claims.ledger import devices_of, ledger
+from reports.claims.record import load_claims
 from reports.core import frontiers
 from reports.core.costs import Costs
 from reports.core.recipes import trained_alike
