@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +16,8 @@ from reports.contents import page_of
 from reports.core.page import Shown, SourcePage, remark, says, together
 from reports.core.recipes import trained_with
 from reports.core.tables import Cell
+from reports.pages.corpora import edges
+from reports.pages.corpora.tuning import tuned
 from reports.pages.size.accuracy import verdict_cell
 
 WORDS = (0, 1, 2, 3)
@@ -78,9 +81,9 @@ class Experiments(SourcePage):
     @cached_property
     def _every(self) -> list[dict[str, Any]]:
         """Of every device; asked for by each piece of the page."""
-        find_page = page_of(self.source)
+        find_page, tried = page_of(self.source), tuned(self.source)[0]
         return [
-            _row(one)
+            _row(one, edges.of_conclusion(one, tried))
             | {"device": device.made_on(one.runs), "page": find_page("comparison", one.key)}
             for device in self.source.devices
             for one in device.conclusions
@@ -90,7 +93,7 @@ class Experiments(SourcePage):
 begin = Experiments.begin
 
 
-def _row(conclusion: Conclusion) -> dict[str, Any]:
+def _row(conclusion: Conclusion, at_edges: Sequence[str]) -> dict[str, Any]:
     alone = conclusion.comparisons[0] if conclusion.is_pair else None
     verdict = Cell(conclusion.sentences[0].removeprefix(f"{conclusion.title}: "))
     if alone is not None:
@@ -115,7 +118,7 @@ def _row(conclusion: Conclusion) -> dict[str, Any]:
         "not counted": "; ".join(verdict.notes),
         "further": further(alone.design, pairs_of(alone.design, alone.runs)) if alone else "",
         UNSEEN: _without_seen(conclusion),
-        "warnings": conclusion.warnings,
+        "warnings": (*conclusion.warnings, *at_edges),
     }
 
 

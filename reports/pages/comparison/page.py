@@ -55,6 +55,7 @@ from reports.pages.comparison.tables import (
     run_numbers,
 )
 from reports.pages.corpora import edges
+from reports.pages.corpora.tuning import tuned
 
 OVER_BASELINE = ("epoch, over the baseline's", "memory, over the baseline's")
 BELOW = "Every replicate of every model is a point in the figures below."
@@ -150,8 +151,7 @@ class Compared(DevicePage):
         """What is decided, and what must be known beside it."""
         c = self.conclusion
         first, *others = map(_ended, c.sentences)
-        used = [(one.task, recipe) for one in c.comparisons for recipe in one.design["recipes"]]
-        at_edges = edges.of_recipes(self.source, self.device, used)
+        at_edges = edges.of_conclusion(c, tuned(self.source)[0])
         warnings = map(_ended, [*c.warnings, *at_edges])
         over = [self.over_tasks()] if len(c.tasks) > 1 else []
         return together(says([first], main=True), *over, says(others), warns(warnings))

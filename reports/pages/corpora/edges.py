@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from harness.experiments.conclusion import Conclusion
 from harness.train.recipe import CEILINGS, HOW_FOUND
-from harness.train.task import HIGHER_IS_BETTER
-from reports.core.source import DeviceRecords, Source
-from reports.pages.corpora.tuning import COMMON, Tried, judged, tuned
+from harness.train.task import HIGHER_IS_BETTER, by_common_recipe
+from reports.core.style import mechanism_of
+from reports.pages.corpora.tuning import COMMON, Tried, judged
 
 
 def _grids(one: Tried) -> dict[str, list[float]]:
     """By field the numbers that were tried, two or more, in their order."""
-    names = dict.fromkeys(name for t in one.trials for name in t.settings)
+    every = [*one.trials, *one.elsewhere]
+    names = dict.fromkeys(name for t in every for name in t.settings)
     found = {}
     for name in names.keys() - {*CEILINGS, *HOW_FOUND}:
-        values = {t.settings.get(name) for t in one.trials}
+        values = {t.settings.get(name) for t in every}
         numbers = {v for v in values if isinstance(v, int | float) and not isinstance(v, bool)}
         if len(numbers) > 1:
             found[name] = sorted(numbers)
@@ -86,13 +88,16 @@ def unequal_trials(one: Tried) -> list[str]:
     ]
 
 
-def worst_for(one: Tried) -> list[str]:
-    """With which mechanisms every other recipe was better on dev than the common one."""
+def worst_for(one: Tried, of: Collection[str] | None = None) -> list[str]:
+    """With which mechanisms, of those asked for, every other recipe was better on dev than the
+    common one.
+    """
     sign = 1 if HIGHER_IS_BETTER.get(one.metric, True) else -1
     others = [j.singles for j in judged(one) if j.recipe != COMMON]
     found = [
         m
         for m in one.mechanisms
+        if of is None or m.partition("[")[0] in of
         if len(own := [singles[m] for singles in others if m in singles]) > 2
         and all(sign * gain > 0 for gain in own)
     ]
@@ -114,10 +119,21 @@ def of_tuning(found: Sequence[Tried]) -> list[str]:
     ]
 
 
-def of_recipes(
-    source: Source, device: DeviceRecords, recipes: Iterable[tuple[str, Mapping[str, Any]]]
-) -> list[str]:
-    """`at_edges` of recipes by which a task was trained, as far as its tuning is recorded."""
-    by_task = {one.task.name: one for one in tuned(source, device)[0]}
-    found = (line for name, r in recipes if name in by_task for line in at_edges(by_task[name], r))
-    return list(dict.fromkeys(found))
+def of_conclusion(c: Conclusion, every: Iterable[Tried]) -> list[str]:
+    """What of the grids must be known beside a comparison, on whatever machine they were tried.
+
+    `at_edges` of the recipes of its models, of another optimiser's none; and where these are the
+    common one, of that `best_at_edges` and, for its models, `worst_for`.
+    """
+    lines: list[str] = []
+    for one in every:
+        some = [pair for pair in c.comparisons if pair.task == one.task.name]
+        of_grid = one.base.optimiser
+        for recipe in (recipe for pair in some for recipe in pair.design["recipes"]):
+            if recipe.get("optimiser", of_grid) == of_grid:
+                lines += at_edges(one, recipe)
+        usual = [run for pair in some for run in pair.runs if by_common_recipe(run)]
+        if usual:
+            names = {mechanism_of(str(run["model"])) for run in usual}
+            lines += [*best_at_edges(one), *worst_for(one, names)]
+    return list(dict.fromkeys(lines))

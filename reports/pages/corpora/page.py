@@ -183,7 +183,7 @@ class Corpora(DevicePage):
 
     def tried(self) -> Shown:
         """Recipes that were tried for the common one."""
-        found, left = tuning.tuned(self.source, self.device)
+        found, left = tuning.tuned(self.source, self.device.key)
         warnings = warns([*left, *edges.of_tuning(found)])
         return together(warnings, tuning.section(found, self.place))
 

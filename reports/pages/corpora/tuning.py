@@ -29,7 +29,7 @@ from harness.train.recipe import CEILINGS, Recipe, changes, identity
 from harness.train.task import HIGHER_IS_BETTER, Task, task
 from reports.core.forest import Line, forest
 from reports.core.page import Output, Shown, remark, says, together
-from reports.core.source import DeviceRecords, Source
+from reports.core.source import Source
 from reports.core.style import mechanism_of
 from reports.core.tables import under
 from reports.core.words import file_name
@@ -65,12 +65,14 @@ class Trial:
 class Tried:
     """The recipes that were tried on one task: the newest trial of each mechanism, recipe and seed.
 
-    `base` is the common one that they were tried against, today's or a former one.
+    `base` is the common one that they were tried against, today's or a former one; `elsewhere` what
+    was tried of the same data on other machines.
     """
 
     task: Task
     trials: tuple[Trial, ...]
     base: Recipe
+    elsewhere: tuple[Trial, ...] = ()
 
     @property
     def metric(self) -> str:
@@ -152,8 +154,16 @@ def trial_of(run: Mapping[str, Any]) -> Trial | str:
     return Trial(mechanism, run["recipe"], run["seed"], dev, run["status"], str(run.get("at")))
 
 
-def tried(records: Iterable[Mapping[str, Any]]) -> tuple[list[Tried], list[str]]:
-    """By task (vectors, data and device) what was tried, and what of the journal was left out."""
+def tried(
+    records: Iterable[Mapping[str, Any]], device: str | None = None
+) -> tuple[list[Tried], list[str]]:
+    """By task (vectors, data and device) what was tried, and what of the journal was left out.
+
+    Parameters
+    ----------
+    device : str, optional
+        Only what was tried there, by its key.
+    """
     groups: dict[tuple[Any, ...], dict[tuple[Any, ...], Trial]] = {}
     left: list[str] = []
     for r in records:
@@ -161,7 +171,8 @@ def tried(records: Iterable[Mapping[str, Any]]) -> tuple[list[Tried], list[str]]
             continue
         one = trial_of(r)
         if isinstance(one, str):
-            left.append(f"{one}; left out")
+            if device in (None, r.get("fingerprint")):
+                left.append(f"{one}; left out")
             continue
         newest = groups.setdefault(
             tuple(map(r.get, ("task", "vectors", "data", "fingerprint"))), {}
@@ -173,7 +184,9 @@ def tried(records: Iterable[Mapping[str, Any]]) -> tuple[list[Tried], list[str]]
         if before is None or rank >= (not math.isnan(before.dev), before.at):
             newest[key] = one
     found = []
-    for (name, *_), trials in groups.items():
+    for (name, *data, machine), trials in groups.items():
+        if device not in (None, machine):
+            continue
         # A variant stands for its mechanism where that was not tried itself.
         whole = {t.mechanism for t in trials.values()}
         own = [
@@ -182,7 +195,9 @@ def tried(records: Iterable[Mapping[str, Any]]) -> tuple[list[Tried], list[str]]
         if variants := sorted(whole - {t.mechanism for t in own}):
             left.append(f"{name}: {', '.join(variants)}: variants of what was tried; left out")
         told, others = _against_common(task(name), own)
-        found.append(told)
+        alike = (more for at, more in groups.items() if [*at[:-1]] == [name, *data])
+        elsewhere = (t for more in alike if more is not trials for t in more.values())
+        found.append(replace(told, elsewhere=tuple(elsewhere)))
         if others:
             left.append(
                 f"{name}: {others} of {others + len(told.trials)} trials have another common "
@@ -304,15 +319,15 @@ def _each(counts: Mapping[str, int]) -> str:
     )
 
 
-def tuned(source: Source, device: DeviceRecords | None) -> tuple[list[Tried], list[str]]:
-    """What the folder ``tuning`` of the report's journals holds of a device, and what it lacks."""
+def tuned(source: Source, device: str | None = None) -> tuple[list[Tried], list[str]]:
+    """What the folder ``tuning`` of the report's journals holds, and what it lacks: `tried`."""
     records: list[Mapping[str, Any]] = []
     warnings: list[str] = []
     for folder in source.folders:
         read = journal.read(folder / FOLDER)
         warnings += [f"{folder / FOLDER}: {warning}" for warning in read.warnings]
-        records += [r for r in read.records if device and r.get("fingerprint") == device.key]
-    found, left = tried(records)
+        records += read.records
+    found, left = tried(records, device)
     return found, [*warnings, *left]
 
 

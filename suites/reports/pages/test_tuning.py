@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from scipy.stats import ttest_rel
 
+from harness.experiments.conclusion import conclude
 from harness.experiments.sweep import Part, read_file
 from harness.records import journal
 from harness.records.schema import digest
@@ -324,6 +325,31 @@ def test_the_page_of_a_comparison_warns_of_the_recipe_that_it_used(tmp_path: Pat
     assert "trec: rate 0.001 is the smallest that was tried (0.001, 0.002)" in said
     assert "trec: rate 0.002 is the largest that was tried (0.001, 0.002)" in said
     assert "dropout 0.2" not in said
+
+
+def test_beside_a_comparison_stands_what_was_tried_on_any_machine_with_its_models() -> None:
+    first, *others = MECHANISMS
+    up = {first: 0.01, **dict.fromkeys(others, -0.01)}
+    some = [*runs({}), *runs(up, dropout=0.1), *runs(up, rate=5e-4), *runs(up, rate=2e-3)]
+    down = dict.fromkeys(MECHANISMS, -0.01)
+    there = [{**one, "fingerprint": "other"} for one in [*runs({}), *runs(down, dropout=0.4)]]
+    every, left = tuning.tried([*some, *there])
+    assert (len(every), left) == (2, [])
+    assert [t.task.name for t in tuning.tried([*some, *there], "other")[0]] == ["trec"]
+    usual = task("trec").recipe.as_dict()
+
+    def said(model: str, recipe: dict[str, Any]) -> list[str]:
+        pair = comparisons.design(1, model=f"{model}.fused", recipes=[recipe] * 2)
+        pair["runs"] = [[f"{m} trec 0" for m in pair["models"]]]
+        trained = [comparisons.run(m, 0, 0.8, recipe=recipe) for m in pair["models"]]
+        return edges.of_conclusion(conclude(pair, trained), every)
+
+    worst = f"trec: the common recipe is the worst of all on the dev split with {first}, so that "
+    assert said(first, usual) == [f"{worst}others gain by it"], "0.4 was tried, though not here"
+    assert said(others[-1], usual) == []
+    (edge,) = said(first, {**usual, "dropout": 0.4})
+    assert edge.startswith("trec: dropout 0.4 is the largest that was tried (0.1, 0.2, 0.4)")
+    assert said(first, {**usual, "optimiser": "adadelta", "rate": 0.5}) == [], "another grid's"
 
 
 def tried_by(recipe: dict[str, Any]) -> str:
