@@ -47,17 +47,19 @@ def lists(source: Source) -> list[tuple[str, str]]:
     for exploratory, title in TITLES.items():
         if page.rows(exploratory):
             body = text_of(together(page.table(exploratory), remark(HOURS)))
-            found.append((title, f"{body}\n\n{_warnings(page, exploratory)}"))
+            found.append((title, f"{body}\n\n{_beside(page, exploratory)}"))
     return found
 
 
-def _warnings(page: Experiments, exploratory: bool) -> str:
-    """Every experiment's warnings, folded: GitHub unfolds them with a click."""
-    lines = ["<details>", "<summary>The warnings of each of these</summary>", ""]
+def _beside(page: Experiments, exploratory: bool) -> str:
+    """Every experiment's tests, costs and warnings, folded: GitHub unfolds them with a click."""
+    folded = "What stands beside each of these, and its warnings"
+    lines = ["<details>", f"<summary>{folded}</summary>", ""]
     for one in page.rows(exploratory):
         told = "; ".join(filter(None, (one["design file"], one["trained by"], one["device"])))
         lines.append(f"**{_harmless(one['question'])}** ({_harmless(told)})")
-        lines += ["", *(f"- {_harmless(text)}" for text in one["warnings"]), ""]
+        lines += ["", *(f"- {_harmless(text)}" for text in one["beside"])]
+        lines += [*(f"- warning: {_harmless(text)}" for text in one["warnings"]), ""]
     return "\n".join([*lines, "</details>"])
 
 

@@ -10,12 +10,13 @@ from typing import Any
 from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.costs import hours_of
 from harness.experiments.replicates import counts_of, further, pairs_of
+from harness.experiments.tables import COSTS, cost_rows, of_examples, statistics_rows
 from harness.stats import MeanDifference
 from harness.train.task import known_tasks
 from reports.contents import page_of
 from reports.core.page import Shown, SourcePage, remark, says, together
 from reports.core.recipes import trained_with
-from reports.core.tables import Cell
+from reports.core.tables import Cell, under
 from reports.pages.corpora import edges
 from reports.pages.corpora.tuning import tuned
 from reports.pages.size.accuracy import verdict_cell
@@ -71,7 +72,10 @@ class Experiments(SourcePage):
             }
             for one in rows
         ]
-        numbers = ({**one, "warnings": "; ".join(one["warnings"])} for one in rows)
+        numbers = (
+            {**one, **{name: "; ".join(one[name]) for name in ("beside", "warnings")}}
+            for one in rows
+        )
         return self.place.table("all", numbers, shown, WORDS)
 
     def rows(self, exploratory: bool | None = None) -> list[dict[str, Any]]:
@@ -118,8 +122,22 @@ def _row(conclusion: Conclusion, at_edges: Sequence[str]) -> dict[str, Any]:
         "not counted": "; ".join(verdict.notes),
         "further": further(alone.design, pairs_of(alone.design, alone.runs)) if alone else "",
         UNSEEN: _without_seen(conclusion),
+        "beside": _beside(conclusion) if len(conclusion.tasks) == 1 else [],
         "warnings": (*conclusion.warnings, *at_edges),
     }
+
+
+def _beside(conclusion: Conclusion) -> list[str]:
+    """Of one task: p and what may be believed, test examples, what training took; a line each."""
+    alone = conclusion.comparisons[0]
+    tests = statistics_rows(alone)[1:] if conclusion.is_pair else []
+    told = [f"{name} {value}" for name, value, _ in tests if name[0] in "pP"]
+    trained = [
+        f"{one['model']} {one['steps']} steps, {one['examples seen']} examples, {one['training']}"
+        for one in under(COSTS, cost_rows(conclusion.comparisons))
+    ]
+    medians = f"trained for, medians over the runs: {'; '.join(trained)}"
+    return [*told, *of_examples(conclusion.comparisons), *([medians] if trained else [])]
 
 
 def _difference(c: Comparison, d: MeanDifference | None) -> str:

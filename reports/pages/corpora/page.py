@@ -141,17 +141,19 @@ class Corpora(DevicePage):
             row = {"model": model}
             for task in self.corpora:
                 one = task.find(model)
-                text = one.text if one else ""
+                text = tables.mean_cell(one, self.device.conclusions) if one else ""
                 shown = Best(text) if one and one is best.get(task.name) else text
                 row[tables.head(task, task.trained)] = shown
             rows.append(row)
         family = f", Holm over the {len(self.corpora)} tasks" if len(self.corpora) > 1 else ""
         return together(
-            self.place.table("table", tables.numbers(self.corpora), rows),
+            self.place.table("table", tables.numbers(self.corpora, self.device.conclusions), rows),
             remark(
-                "Mean over seeds or folds, standard deviation in parentheses. Bold: the highest "
-                f"mean, where its difference to the runner-up is significant (paired{family}) and "
-                "counted. Which seeds and folds: the CSV."
+                "Mean over seeds or folds, standard deviation in parentheses; unseen: the mean "
+                "without test examples that stand in the training set, where there are some and "
+                "predictions are kept. Bold, exploratory: the highest mean, where its difference "
+                f"to the runner-up is significant (paired{family}) and counted, each model by its "
+                "own recipe. Which seeds and folds: the CSV."
             ),
             says([f"On {t.name} {whole}." for t in self.corpora for whole in t.selecting]),
         )

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from harness.experiments.conclusion import Conclusion
 from harness.experiments.estimate import sought
 from harness.experiments.replicates import EXPLORATORY
 from harness.experiments.tables import DETECTABLE, NEEDED
 from harness.experiments.warnings import NOT_COUNTED
 from reports.core.tables import Cell, Saved
-from reports.core.trained import Against, TaskRuns
+from reports.core.trained import Against, ModelRuns, TaskRuns
 from reports.core.words import known, number_text
 
 APART = ("better", "worse")
@@ -27,7 +29,31 @@ def head(task: TaskRuns, trained: Sequence[str] = ()) -> str:
     return f"{name} ({own.unit.of_values.strip() or own.metric}{better})"
 
 
-def numbers(tasks: Iterable[TaskRuns]) -> list[dict[str, Any]]:
+def unseen(model: ModelRuns, conclusions: Iterable[Conclusion]) -> float | None:
+    """Mean of its test metric without test examples that stand in the training set.
+
+    None where there are none, or no predictions were kept: as a comparison of its runs tells.
+    """
+    keys = {run["key"] for run in model.runs}
+    for c in (c for family in conclusions for c in family.comparisons if c.task == model.task):
+        if c.examples is None or not (c.examples.seen and c.examples.values):
+            continue
+        for side, name in enumerate((c.first, c.second)):
+            theirs = {run["key"] for run in c.runs if run["model"] == name}
+            if name == model.model and theirs == keys:
+                return statistics.fmean(row[1 + side] for row in c.examples.values)
+    return None
+
+
+def mean_cell(model: ModelRuns, conclusions: Iterable[Conclusion]) -> str:
+    """``92.16 (0.84)``, and where it is known what is left without seen test examples."""
+    left = unseen(model, conclusions)
+    return model.text if left is None else f"{model.text}, {model.unit.number(left)} unseen"
+
+
+def numbers(
+    tasks: Iterable[TaskRuns], conclusions: Sequence[Conclusion] = ()
+) -> list[dict[str, Any]]:
     """Every model's test metric on every task."""
     return [
         {
@@ -41,6 +67,7 @@ def numbers(tasks: Iterable[TaskRuns]) -> list[dict[str, Any]]:
             "replicates": len(m.values),
             "over": m.counted,
             "failed": len(m.failed),
+            "unseen": unseen(m, conclusions),
             "keys": " ".join(str(r["key"]) for r in m.runs),
         }
         for task in tasks

@@ -13,7 +13,7 @@ from reports.core.source import Source
 from reports.docs import declared, reached
 from reports.docs.plain import text_of
 from suites.reports.conftest import on
-from suites.support.comparisons import B, family, run
+from suites.support.comparisons import A, B, family, run
 from suites.support.declared import compared, planned
 from suites.support.domains import reviewed
 
@@ -40,8 +40,15 @@ def test_exploratory_experiments_have_a_list_of_their_own(source: Source) -> Non
 def test_every_warning_can_be_read(source: Source) -> None:
     ((_, body),) = declared.lists(on(source, compared("x", steps=14, one_test_set=True)))
     table, _, folded = body.partition("<details>")
-    warnings = [line for line in folded.splitlines() if line.startswith("- ")]
+    lines = [line for line in folded.splitlines() if line.startswith("- ")]
+    warnings = [line for line in lines if line.startswith("- warning: ")]
     assert f"| {len(warnings)} |" in table
+    beside = lines[: -len(warnings)]
+    assert (
+        sum(line.startswith(("- P(better) / P(worse) ", "- p (paired t")) for line in beside) == 2
+    )
+    (steps,) = (line for line in beside if "medians over the runs" in line)
+    assert f"{A} 14 steps, 448 examples, 3600.0 s; {B} 10 steps, 320 examples, 3600.0 s" in steps
     assert any("unequal training: 14 and 10 steps" in line for line in warnings)
     assert any("one and the same test set" in line for line in warnings)
     assert folded.rstrip().endswith("</details>")

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from harness.experiments.conclusion import conclusions
+from harness.experiments.examples import ByExamples
 from harness.experiments.replicates import counts_of
 from harness.experiments.tables import NEEDED
 from harness.profile import load_profile
@@ -15,7 +16,7 @@ from reports.core.source import DeviceRecords, Source
 from reports.core.tables import Cell
 from reports.core.trained import against, as_declared, judged, trained_tasks
 from reports.pages.corpora.page import Corpora
-from reports.pages.corpora.tables import apart, head
+from reports.pages.corpora.tables import apart, head, mean_cell
 from reports.pages.corpora.tables import differences as judged_together
 from reports.pages.experiments import Experiments
 from reports.pages.size.accuracy import accuracy_table, difference_text, differences
@@ -158,6 +159,24 @@ def test_of_two_families_of_the_same_runs_that_is_told_which_is_told_elsewhere()
     some = replace(mtsa, runs=mtsa.runs[:4])
     (fewer,) = as_declared(judged([against(some, base)]), found)
     assert fewer.declared is None, "of other runs nothing was declared"
+
+
+def test_a_mean_is_told_without_seen_test_examples_where_predictions_are_kept() -> None:
+    records = compared("x", first=HIGH, second=LOW)
+    (known,) = conclusions(records)
+    (c,) = known.comparisons
+    rows = tuple((seed, 0.7 + 0.01 * seed, 0.6) for seed in range(5))
+    told = ByExamples((), (), 3, 400, "better", None, rows, (), None)
+    again = replace(known, comparisons=(replace(c, examples=told),))
+    models = {m.model: m for m in trained_tasks(records)[0].models}
+    mine, base = models[c.first], models[c.second]
+    assert mean_cell(mine, [known]) == mine.text
+    assert mean_cell(mine, [again]) == f"{mine.text}, 72.00 unseen"
+    assert mean_cell(base, [known, again]) == f"{base.text}, 60.00 unseen"
+    fewer = replace(mine, runs=mine.runs[:4])
+    assert mean_cell(fewer, [again]) == fewer.text, "of other runs it is not known"
+    none = replace(c, examples=replace(told, seen=0))
+    assert mean_cell(mine, [replace(known, comparisons=(none,))]) == mine.text
 
 
 def test_what_was_not_trained_alike_is_told_of_what_is_undecided_too(source: Source) -> None:
