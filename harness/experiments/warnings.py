@@ -324,9 +324,11 @@ VOIDS: Mapping[str, Callable[[Record, Sequence[Pair]], list[str]]] = {
 def _split(design: Record) -> list[str]:
     out = []
     if by_test(design):
+        patient = any(r.get("patience", 0) < r.get("epochs", 0) for r in design["recipes"])
+        ended = ", and by it patience ended the runs" * patient
         out.append(
             f"{BEST_ON_TEST}: the epoch was chosen by the number that is reported "
-            "(the papers' way), which is too good"
+            f"(the papers' way), which is too good{ended}"
         )
     if design["one_test_set"]:
         out.append(

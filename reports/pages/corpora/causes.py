@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any
 
 from harness.train.recipe import CEILINGS, identity
-from reports.core.page import Output, Shown, remark, together
+from reports.core.page import Output, Shown, remark, says, together
 from reports.core.tables import Saved
 from reports.core.trained import Against, ModelRuns, TaskRuns, against
 from reports.pages.corpora.printed import COMPONENTS, LESS
@@ -153,8 +153,64 @@ def table(found: Sequence[tuple[str, TaskRuns, Against]]) -> Saved:
     return flat, rows
 
 
-def section(found: Sequence[tuple[str, TaskRuns, Against]], place: Output) -> Shown:
-    """The table with what it says."""
+def cut_short(machines: Sequence[Iterable[Sequence[TaskRuns]]]) -> list[str]:
+    """What a patience would have made of the runs that none ended, where it ended others.
+
+    A line for each model, task and such a patience, one run by itself: when its last better epoch
+    came, how long the longest wait for one was, and where the patience would have ended it.
+    """
+    every = [
+        one
+        for tasks in machines
+        for recipes in tasks
+        for of in recipes
+        for one in of.models
+        if all(one.metric in epoch.get(_split(one), {}) for r in one.runs for epoch in r["epochs"])
+    ]
+    said = []
+    for whole in every:
+        setting = _setting(whole)
+        alike = (
+            _setting(one)
+            for one in every
+            if (one.model, one.task) == (whole.model, whole.task) and setting["patience"] == ALL
+        )
+        shorter = {one["patience"] for one in alike if {**one, "patience": ALL} == setting} - {ALL}
+        for patience in sorted(shorter):
+            said += [_cut(whole, run, patience) for run in whole.runs]
+    return list(dict.fromkeys(said))
+
+
+def _split(model: ModelRuns) -> str:
+    """By whose metric the epoch was chosen, and patience counted."""
+    return "test" if model.best_on_test else "dev"
+
+
+def _cut(whole: ModelRuns, run: Mapping[str, Any], patience: int) -> str:
+    split = _split(whole)
+    sign = 1 if whole.higher_is_better else -1
+    values = [sign * epoch[split][whole.metric] for epoch in run["epochs"]]
+    better = [i for i, value in enumerate(values) if value > max(values[:i], default=-math.inf)]
+    waits = [after - before for before, after in pairwise(better)]
+    ends = (
+        before for before, after in pairwise([*better, len(values)]) if after > before + patience
+    )
+    last, text = better[-1], whole.unit.value
+    at = next(ends, last)
+    said = (
+        f"{whole.model} on {whole.task} by all steps of {whole.recipe}, seed {run['seed']}: best "
+        f"by {split} after epoch {last + 1} of {len(values)} ({text(sign * values[last])}), never "
+        f"more than {max(waits, default=0)} epochs after the one before; patience {patience}"
+    )
+    if at == last:
+        return f"{said} would not have lost it."
+    lost = text(sign * values[at])
+    return f"{said} would have ended it after {at + 1 + patience}, with {lost}."
+
+
+def section(machines: Sequence[Sequence[Sequence[TaskRuns]]], place: Output) -> Shown:
+    """The table with what it says, and what patience would have lost, of all machines' models."""
+    found = over(machines)
     if not found:
         return remark(NONE)
     return together(
@@ -163,4 +219,5 @@ def section(found: Sequence[tuple[str, TaskRuns, Against]], place: Output) -> Sh
             "What one of the known differences is worth: the same model, trained with it and "
             "without, all else alike, paired by seed. Every interval is by itself."
         ),
+        says(cut_short(machines)),
     )

@@ -168,6 +168,10 @@ def test_warnings_appear_when_they_must_and_only_then() -> None:
     found = compared(HIGH, LOW, recipes=by_test)
     assert warned("best over time on the test set", found)
     assert warned("(the papers' way), which is too good", found)
+    assert not warned("patience", found)
+    patient = [{**one, "epochs": 9, "patience": 3} for one in by_test]
+    ended = "which is too good, and by it patience ended the runs"
+    assert warned(ended, compared(HIGH, LOW, recipes=patient))
     assert "best over time on the test set accuracy" in found.sentence
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from harness.train.recipe import Recipe
 from harness.train.task import task
 from reports.core.trained import tasks_by_recipe
 from reports.pages.corpora import causes
@@ -91,3 +92,23 @@ def test_two_machines_show_what_neither_does_alone() -> None:
         ("subj (%): mtsa.fused", "+10.00", "5 paired seeds"),
         ("trec (%): mtsa.fused", "+2.00 ", "5 paired seeds, on two machines"),
     ]
+
+
+def test_what_patience_would_have_lost_of_the_runs_that_it_did_not_end() -> None:
+    """Best after epoch 2, then after 6, with 8 in all; patience 3 ends it after 5."""
+    dev = [0.5, 0.7, 0.6, 0.6, 0.6, 0.8, 0.7, 0.7]
+    recipe = replace(PAPER, choose="dev", epochs=len(dev), patience=len(dev))
+
+    def of(model: str, recipe: Recipe, values: list[float]) -> list[dict[str, Any]]:
+        epochs = [{"epoch": i, "dev": {"accuracy": v}} for i, v in enumerate(values, 1)]
+        return [{**run, "epochs": epochs} for run in trained(model, recipe)[:1]]
+
+    whole = of("mtsa.fused", recipe, dev)
+    short = [of("mtsa.fused", replace(recipe, patience=n), dev[: n + 2]) for n in (3, 4)]
+    other = of("disa.fused", recipe, dev)
+    runs = [one for some in (whole, *short, other) for one in some]
+    one, two = causes.cut_short([tasks_by_recipe(runs)])
+    best = "best by dev after epoch 6 of 8 (80.00 %), never more than 4 epochs after the one before"
+    assert one.startswith("mtsa.fused on trec by all steps of ")
+    assert one.endswith(f"seed 0: {best}; patience 3 would have ended it after 5, with 70.00 %.")
+    assert two.endswith(f"{best}; patience 4 would not have lost it.")
