@@ -334,7 +334,7 @@ def _judged(
     reasons = [flaw.short for flaw in flaws_of(design, found.pairs)]
     if verdict == "practically equal" and is_wide(design["margin"], d, design["higher_is_better"]):
         reasons.append(WIDE_MARGIN)
-    flaws = tuple(dict.fromkeys(reasons))
+    flaws, open_ = tuple(dict.fromkeys(reasons)), verdict == "undecided"
     runs = tuple(r for pair in found.pairs for r in pair if r is not None)
     file = file_of(design)
     strangers = file is not None and any(run.get("plan") != file for run in runs)
@@ -362,7 +362,7 @@ def _judged(
         equivalence_p=found.equivalence_p,
         verdict=verdict,
         sentence=first_line(design, values, d, verdict, together, rule.p, flaws, exploratory),
-        sought=sought(d, design["margin"], together) if d and verdict == "undecided" else None,
+        sought=sought(d, design["margin"], together, bool(flaws)) if d and open_ else None,
         examples=examples,
         warnings=(
             *warnings_of(design, found.pairs, values, records, order),

@@ -192,6 +192,9 @@ class SeedPlan:
         return max(count, LEAST_REPLICATES)
 
 
+UNLIKE = "unlike training"
+
+
 @dataclass(frozen=True)
 class Sought:
     """What an undecided comparison could have found, and how many seeds would decide it.
@@ -207,15 +210,18 @@ class Sought:
     effect: float
     is_margin: bool
     # Seeds, unpaired for each model. None for folds, to which seeds add no test examples, and where
-    # no number of seeds will do: without a difference, or without any spread.
+    # no number of seeds will do: without a difference, without any spread, or of models that were
+    # not trained alike.
     needed: int | None
     by_folds: bool
+    unlike: bool = False
 
     @property
     def count(self) -> str:
         """``18``, or why there is no number."""
         if self.needed is None:
-            return "folds are given" if self.by_folds else "no number"
+            without = UNLIKE if self.unlike else "no number"
+            return "folds are given" if self.by_folds else without
         return f"{self.needed:,}"
 
     def short(self, unit: Unit) -> str:
@@ -228,25 +234,34 @@ class Sought:
         found = f"undecided: with 80 % power a true difference of {unit.size(self.detectable)}"
         if self.by_folds:
             return f"{found} is found; the folds are given, and seeds add no test examples"
+        if self.unlike:
+            return f"{found} is found here; {UNLIKE}, which no number of seeds makes up for"
         which = "the margin" if self.is_margin else "a true difference as large as the one seen"
         takes = f"{self.count} seeds" if self.needed is not None else "no number of seeds"
         return f"{found} is found here; {which}, {unit.size(self.effect)}, takes {takes}"
 
 
-def sought(d: MeanDifference, margin: float | None, together: int) -> Sought:
-    """What is missing to decide a comparison, one of so many judged together."""
+def sought(d: MeanDifference, margin: float | None, together: int, unlike: bool = False) -> Sought:
+    """What is missing to decide a comparison, one of so many judged together.
+
+    Parameters
+    ----------
+    unlike : bool
+        Whether its models were not trained alike.
+    """
     by_folds = d.test == "corrected resampled t"
     effect = abs(d.difference) if margin is None else margin
     pooled = math.sqrt((d.sd_first**2 + d.sd_second**2) / 2)
     sd = d.error * math.sqrt(d.count_first) if d.paired else pooled
     needed = None
-    if not by_folds and sd > 0 and effect > 0:
+    if not (by_folds or unlike) and sd > 0 and effect > 0:
         plan = SeedPlan(effect, sd, POWER, ALPHA, d.paired, together)
         try:
             needed = plan.needed()
         except UsageError:  # more than anybody trains
             needed = None
-    return Sought(d.detectable_among(together), effect, margin is not None, needed, by_folds)
+    detectable = d.detectable_among(together)
+    return Sought(detectable, effect, margin is not None, needed, by_folds, unlike)
 
 
 def together_sought(several: Sequence[Sought]) -> str:
@@ -259,6 +274,9 @@ def together_sought(several: Sequence[Sought]) -> str:
         said.append(f"{needed[0]:,}{most} seeds needed")
     if folds:
         said.append(f"{folds} by folds, which are given")
-    if none := len(several) - len(needed) - folds:
+    unlike = sum(one.unlike and not one.by_folds for one in several)
+    if unlike:
+        said.append(f"{unlike} of {UNLIKE}")
+    if none := len(several) - len(needed) - folds - unlike:
         said.append(f"{none} without a number of seeds")
     return f" ({'; '.join(said)})" if said else ""

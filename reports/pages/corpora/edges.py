@@ -77,15 +77,20 @@ def best_at_edges(one: Tried) -> list[str]:
 
 
 def unequal_trials(one: Tried) -> list[str]:
-    """That some mechanisms were tried with more recipes than others."""
-    counts = one.budgets.values()
-    if min(counts) == max(counts):
+    """That some mechanisms were tried with more recipes than others, or that of some not all trials
+    are recorded: the task counts more.
+    """
+    counts = one.budgets
+    least, most = min(counts.values()), max(counts.values())
+    if least == most:
         return []
-    few = ", ".join(m for m, count in one.budgets.items() if count < max(counts))
-    return [
-        f"{one.task.name}: unequal numbers of trials, {min(counts)} to {max(counts)} recipes; "
-        f"fewer with {few}"
-    ]
+    few = ", ".join(m for m, count in counts.items() if count < most)
+    told = {m: max(n, one.task.tuned.get(m.partition("[")[0], 0)) for m, n in counts.items()}
+    if min(told.values()) == max(told.values()):
+        said = f"{max(told.values())} recipes were tried with each mechanism, and of {few} not all "
+        return [f"{one.task.name}: {said}are recorded ({least} and more)"]
+    unequal = f"unequal numbers of trials, {least} to {most} recipes; fewer with {few}"
+    return [f"{one.task.name}: {unequal}"]
 
 
 def worst_for(one: Tried, of: Collection[str] | None = None) -> list[str]:

@@ -91,7 +91,7 @@ def differences(found: Sequence[Against], margins: Mapping[str, float]) -> Saved
         if own is not None:
             open_ = own.sought
         elif verdict == "undecided":
-            open_ = sought(d, margins.get(one.model.task), one.together)
+            open_ = sought(d, margins.get(one.model.task), one.together, bool(one.flaws))
         rows.append(
             {
                 "": f"{', '.join([one.model.task, *one.trained])}: {one.model.model} − "

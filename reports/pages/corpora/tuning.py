@@ -106,10 +106,12 @@ class Tried:
 
     @property
     def budgets(self) -> dict[str, int]:
-        """By mechanism, with how many recipes it was tried, whatever became of it."""
-        return {
-            m: len({t.recipe for t in self.trials if t.mechanism == m}) for m in self.mechanisms
-        }
+        """By mechanism, with how many recipes it was tried anywhere, whatever became of it."""
+        found: dict[str, set[str]] = {m: set() for m in self.mechanisms}
+        for t in (*self.trials, *self.elsewhere):
+            own = {k: v for k, v in identity(t.settings).items() if k not in CEILINGS}
+            found.get(t.mechanism, set()).add(digest(own))
+        return {m: len(recipes) for m, recipes in found.items()}
 
     def scores(self, recipe: str) -> dict[str, dict[int, float]]:
         """Of the finished trials of a recipe, by mechanism and seed."""

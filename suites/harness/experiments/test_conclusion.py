@@ -12,11 +12,11 @@ from statsmodels.stats.multitest import multipletests
 
 from harness.cli.compare import as_json
 from harness.experiments.conclusion import Conclusion, conclude, conclusions
-from harness.experiments.estimate import Sought
+from harness.experiments.estimate import Sought, sought, together_sought
 from harness.experiments.once import told_once
 from harness.experiments.over_tasks import overall_rows
 from harness.experiments.preregistration import designs
-from harness.experiments.replicates import Replicate, measured, replicates, ruled, units_of
+from harness.experiments.replicates import Replicate, measured, replicates, ruled, unit_of, units_of
 from harness.experiments.tables import columns, omnibus, reading, task_rows, tied_on
 from harness.stats import chances, compare_means, friedman
 from suites.support.comparisons import RECIPE, A, B, compared, design, family, judged, run, runs
@@ -502,6 +502,13 @@ def test_what_no_number_of_seeds_would_find_says_so() -> None:
     zero = missing(undecided(0.0))
     assert (zero.needed, zero.count) == (None, "no number")
     assert compared([0.9] * 5, [0.9] * 5).sought == Sought(0.0, 0.0, False, None, False)
+    d = compared([0.8, 0.9] * 3, [0.85] * 6).difference
+    alike, unlike = (sought(d, 0.01, 1, unlike) for unlike in (False, True))
+    assert alike.needed > unlike.detectable
+    points = unit_of("accuracy")
+    assert unlike.short(points) == f" (detectable {points.size(d.detectable)}; unlike training)"
+    assert unlike.said(points).endswith("unlike training, which no number of seeds makes up for")
+    assert together_sought([alike, unlike]).endswith(" seeds needed; 1 of unlike training)")
     far = missing(undecided(1e-9))
     assert far.needed is None
 

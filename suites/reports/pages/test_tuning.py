@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -290,9 +291,15 @@ def test_a_best_value_at_the_edge_is_told_though_it_was_not_chosen() -> None:
 def test_unequal_numbers_of_trials_are_a_warning() -> None:
     assert edges.unequal_trials(the_only([*runs({}), *runs(UP, rate=2e-3)])) == []
     some = the_only([*runs({}), *(r for r in runs(UP, rate=2e-3) if r["model"] != "mtsa.fused")])
-    assert edges.unequal_trials(some) == [
+    tuned = "trec: 9 recipes were tried with each mechanism, and of mtsa not all are recorded"
+    assert edges.unequal_trials(some) == [f"{tuned} (1 and more)"]
+    untold = replace(some, task=replace(some.task, tuned={}))
+    assert edges.unequal_trials(untold) == [
         "trec: unequal numbers of trials, 1 to 2 recipes; fewer with mtsa"
     ]
+    there = [{**one, "fingerprint": "other"} for one in runs(UP, rate=2e-3)]
+    every = [*runs({}), *(r for r in runs(UP, rate=2e-3) if r["model"] != "mtsa.fused"), *there]
+    assert [edges.unequal_trials(one) for one in tuning.tried(every)[0]] == [[], []], "anywhere"
 
 
 def test_the_page_shows_them_where_the_journal_has_them(tmp_path: Path) -> None:
