@@ -62,7 +62,9 @@ class Experiments(SourcePage):
                 "verdict": Cell.of(
                     one["verdict"] + one["missing"],
                     notes=tuple(
-                        filter(None, [one["not counted"], one["difference"], one["further"]])
+                        filter(
+                            None, map(one.get, ("instead", "not counted", "difference", "further"))
+                        )
                     ),
                 ),
                 UNSEEN: one[UNSEEN],
@@ -88,6 +90,7 @@ class Experiments(SourcePage):
         find_page, tried = page_of(self.source), tuned(self.source)[0]
         return [
             _row(one, edges.of_conclusion(one, tried))
+            | {"instead": _instead(one, device.conclusions)}
             | {"device": device.made_on(one.runs), "page": find_page("comparison", one.key)}
             for device in self.source.devices
             for one in device.conclusions
@@ -125,6 +128,25 @@ def _row(conclusion: Conclusion, at_edges: Sequence[str]) -> dict[str, Any]:
         "beside": _beside(conclusion) if len(conclusion.tasks) == 1 else [],
         "warnings": (*conclusion.warnings, *at_edges),
     }
+
+
+def _instead(one: Conclusion, every: Sequence[Conclusion]) -> str:
+    """That another family has all its comparisons, of the same runs, and is told instead.
+
+    As its `Comparison.standing` is higher, or it was declared later.
+    """
+    ranked = [
+        {
+            (c.first, c.second, c.task, frozenset(r["key"] for r in c.runs)): (*c.standing, place)
+            for c in family.comparisons
+        }
+        for place, family in enumerate(every)
+    ]
+    (mine,) = (found for family, found in zip(every, ranked, strict=True) if family is one)
+    for other, theirs in zip(reversed(every), reversed(ranked), strict=True):
+        if mine.keys() <= theirs.keys() and all(theirs[at] > rank for at, rank in mine.items()):
+            return f"told elsewhere as judged in: {other.title}"
+    return ""
 
 
 def _beside(conclusion: Conclusion) -> list[str]:

@@ -134,7 +134,7 @@ def test_what_was_declared_has_one_verdict(source: Source) -> None:
     assert "as declared: practically equal (not counted)<br>14 and 10 steps |" in shown
 
 
-def test_of_two_families_of_the_same_runs_that_is_told_which_is_told_elsewhere() -> None:
+def test_of_two_families_of_the_same_runs_one_is_told(source: Source) -> None:
     """Alone it is better; of four, as all of them were declared, it is undecided."""
     near = [v + 0.01 * (i % 2) + 0.004 for i, v in enumerate(LOW)]
     models = ["mtsa.fused", LSTM, "none.fused", "disa.chunked"]
@@ -156,6 +156,10 @@ def test_of_two_families_of_the_same_runs_that_is_told_which_is_told_elsewhere()
     assert one.together == 4
     _, (text,) = judged_together([one], {})
     assert text["verdict"] == f"as declared, exploratory: {told.said}"
+    page = Experiments(on(source, every), Output(None, "p"))
+    rows = {row["question"]: row["instead"] for row in page.rows()}
+    small, large = (f.title for f in found)
+    assert rows == {small: f"told elsewhere as judged in: {large}", large: ""}
     some = replace(mtsa, runs=mtsa.runs[:4])
     (fewer,) = as_declared(judged([against(some, base)]), found)
     assert fewer.declared is None, "of other runs nothing was declared"
