@@ -12,6 +12,7 @@ from harness.train.task import by_common_recipe
 from reports.claims.device import DeviceFrames, Record, alternatives, first_fitting, same_form
 from reports.claims.record import Claim
 from reports.claims.verdict import Answer, Evidence, of_difference
+from reports.core.against import outdone
 from reports.core.printed_values import printed_accuracy
 from reports.core.recipes import recipe_text
 from reports.core.style import mechanism_of
@@ -71,13 +72,17 @@ def _place(given: str | Sequence[str], name: str) -> int | None:
     return next(fits, None)
 
 
-def by_design(claim: Claim, declared: Sequence[Declared]) -> Evidence:
+def by_design(
+    claim: Claim, declared: Sequence[Declared], every: Iterable[Conclusion] = ()
+) -> Evidence:
     """What a declared comparison says, with the verdict it has wherever it is shown.
 
     Parameters
     ----------
     declared : sequence of Declared
         That one, and those of other forms, which are told beside it.
+    every : iterable of Conclusion
+        Of which some may tell that its baseline is a weak one.
     """
     (family, c, sign), *others = declared
     d, unit = c.difference, c.unit
@@ -86,7 +91,8 @@ def by_design(claim: Claim, declared: Sequence[Declared]) -> Evidence:
     whole = selecting_everything(zip((c.first, c.second), c.sides, strict=True))
     beside = (*c.examples.lines, *c.examples.warnings) if c.examples else ()
     means = {c.first: d.mean_first, c.second: d.mean_second}
-    beside = (*beside_printed(c.task, c.metric, means), *beside)
+    weak = (line for line in outdone(family, every) if line.startswith(f"{c.task}: "))
+    beside = (*beside_printed(c.task, c.metric, means), *weak, *beside)
     said = ["; ".join([_said(family, c), *whole, *beside])]
     said += [f"In another form: {_said(whose, other)}" for whose, other, _ in others]
     void = bool(c.flaws or whole or c.verdict in UNDECIDABLE)

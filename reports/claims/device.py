@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -106,6 +106,8 @@ class DeviceFrames:
     records: Sequence[Record]
     elsewhere: Sequence[Record] = ()  # runs of other devices
     concluded: Callable[[], list[Conclusion]] | None = None  # where that was done already
+    # All devices, itself among them.
+    others: list[DeviceFrames] = field(default_factory=list, repr=False, compare=False)
 
     @cached_property
     def times(self) -> pd.DataFrame:
@@ -139,6 +141,11 @@ class DeviceFrames:
     def runs(self) -> list[Record]:
         """Finished training runs."""
         return [r for r in self.records if r["kind"] == "run" and r["status"] == "ok"]
+
+    @property
+    def everywhere(self) -> list[Conclusion]:
+        """What was declared on any device."""
+        return [one for device in self.others or [self] for one in device.conclusions]
 
     @cached_property
     def conclusions(self) -> list[Conclusion]:

@@ -113,10 +113,11 @@ def ledger(
     asked = [claim for claim in every if claim.kind not in ("audit", "not testable")]
     of_device = {key: _hardware(records) for key, records in records_by_device.items()}
     runs = {k: [r for r in of if r["kind"] == "run"] for k, of in records_by_device.items()}
-    evidence = {}
+    evidence, devices = {}, list[DeviceFrames]()
     for key, records in (records_by_device or {"": ()}).items():
         elsewhere = [r for other, its in runs.items() if other != key for r in its]
-        device = DeviceFrames(records, elsewhere, (concluded or {}).get(key))
+        devices.append(DeviceFrames(records, elsewhere, (concluded or {}).get(key), devices))
+    for key, device in zip(records_by_device or {"": ()}, devices, strict=True):
         measured = corrected(asked, [QUERIES[c.query](c, device) for c in asked])
         evidence[key] = dict(zip((c.id for c in asked), measured, strict=True))
     found: list[Verdict] = []

@@ -32,8 +32,9 @@ from reports.claims.device import (
 )
 from reports.claims.record import Claim
 from reports.claims.verdict import Answer, Evidence, of_difference
+from reports.core.against import against
 from reports.core.recipes import recipe_of
-from reports.core.trained import ModelRuns, against
+from reports.core.trained import ModelRuns
 
 LEAST_SEEDS = 5
 """With fewer nothing is concluded."""
@@ -98,7 +99,7 @@ def accuracy_difference(claim: Claim, device: DeviceFrames) -> Evidence:
     is what the command that trains them adds.
     """
     if declared := declared_for(claim, device):
-        return by_design(claim, declared)
+        return by_design(claim, declared, device.everywhere)
     p = claim.parameters
     task, metric = p["task"], claim.metric
     pairs = pairs_of(claim, device)

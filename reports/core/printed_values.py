@@ -168,7 +168,7 @@ def _unlike_its_numbers(one: Accuracies, row: str, column: str, printed: float) 
 
 def _row_of(mechanism: str, rows: Mapping[str, str]) -> str | None:
     """A released form stands in the row of its mechanism."""
-    return rows.get(mechanism.removesuffix("_released"))
+    return rows.get(mechanism.removesuffix("_released").removesuffix("_relu"))
 
 
 @cache

@@ -14,6 +14,7 @@ from harness.experiments.tables import COSTS, cost_rows, of_examples, statistics
 from harness.stats import MeanDifference
 from harness.train.task import known_tasks
 from reports.contents import page_of
+from reports.core.against import outdone
 from reports.core.page import Shown, SourcePage, remark, says, together
 from reports.core.recipes import trained_with
 from reports.core.tables import Cell, under
@@ -88,8 +89,9 @@ class Experiments(SourcePage):
     def _every(self) -> list[dict[str, Any]]:
         """Of every device; asked for by each piece of the page."""
         find_page, tried = page_of(self.source), tuned(self.source)[0]
+        every = [one for device in self.source.devices for one in device.conclusions]
         return [
-            _row(one, edges.of_conclusion(one, tried))
+            _row(one, [*outdone(one, every), *edges.of_conclusion(one, tried)])
             | {"instead": _instead(one, device.conclusions)}
             | {"device": device.made_on(one.runs), "page": find_page("comparison", one.key)}
             for device in self.source.devices
@@ -100,7 +102,7 @@ class Experiments(SourcePage):
 begin = Experiments.begin
 
 
-def _row(conclusion: Conclusion, at_edges: Sequence[str]) -> dict[str, Any]:
+def _row(conclusion: Conclusion, more: Sequence[str]) -> dict[str, Any]:
     alone = conclusion.comparisons[0] if conclusion.is_pair else None
     verdict = Cell(conclusion.sentences[0].removeprefix(f"{conclusion.title}: "))
     if alone is not None:
@@ -126,7 +128,7 @@ def _row(conclusion: Conclusion, at_edges: Sequence[str]) -> dict[str, Any]:
         "further": further(alone.design, pairs_of(alone.design, alone.runs)) if alone else "",
         UNSEEN: _without_seen(conclusion),
         "beside": _beside(conclusion) if len(conclusion.tasks) == 1 else [],
-        "warnings": (*conclusion.warnings, *at_edges),
+        "warnings": (*conclusion.warnings, *more),
     }
 
 

@@ -31,6 +31,7 @@ from harness.experiments.tables import (
     value_rows,
 )
 from harness.train.task import gathered
+from reports.core.against import outdone
 from reports.core.forest import ties_shown
 from reports.core.page import (
     DevicePage,
@@ -151,8 +152,9 @@ class Compared(DevicePage):
         """What is decided, and what must be known beside it."""
         c = self.conclusion
         first, *others = map(_ended, c.sentences)
-        at_edges = edges.of_conclusion(c, tuned(self.source)[0])
-        warnings = map(_ended, [*c.warnings, *at_edges])
+        every = [one for device in self.source.devices for one in device.conclusions]
+        more = [*outdone(c, every), *edges.of_conclusion(c, tuned(self.source)[0])]
+        warnings = map(_ended, [*c.warnings, *more])
         over = [self.over_tasks()] if len(c.tasks) > 1 else []
         return together(says([first], main=True), *over, says(others), warns(warnings))
 

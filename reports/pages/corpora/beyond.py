@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reports.core.trained import Against, against
+from reports.core.against import Against, against
 
 
 def beyond_none(found: Sequence[Against]) -> list[str]:

@@ -8,9 +8,10 @@ from itertools import combinations, pairwise
 from typing import Any
 
 from harness.train.recipe import CEILINGS, identity
+from reports.core.against import Against, against
 from reports.core.page import Output, Shown, remark, says, together
 from reports.core.tables import Saved
-from reports.core.trained import Against, ModelRuns, TaskRuns, against
+from reports.core.trained import ModelRuns, TaskRuns
 from reports.pages.corpora.printed import COMPONENTS, LESS
 from reports.pages.corpora.tables import NUMBERS, head
 

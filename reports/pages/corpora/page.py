@@ -11,20 +11,12 @@ from harness.experiments import tables as in_words
 from harness.experiments.tables import SEEDS_NEEDED
 from harness.profile import load_profile
 from harness.stats import ALPHA, holm, judged_p
+from reports.core.against import Against, against, as_declared, judged, tied
 from reports.core.forest import Line, forest, ties_shown
 from reports.core.page import DevicePage, Output, Shown, remark, says, together, warns
 from reports.core.style import mechanism_of
 from reports.core.tables import Best
-from reports.core.trained import (
-    Against,
-    ModelRuns,
-    TaskRuns,
-    against,
-    as_declared,
-    judged,
-    tasks_by_recipe,
-    tied,
-)
+from reports.core.trained import ModelRuns, TaskRuns, tasks_by_recipe
 from reports.core.words import file_name
 from reports.pages.corpora import causes, edges, figures, printed, tables, tuning
 from reports.pages.corpora.beyond import beyond_none

@@ -12,8 +12,9 @@ from harness.experiments.estimate import sought
 from harness.experiments.replicates import EXPLORATORY
 from harness.experiments.tables import DETECTABLE, NEEDED
 from harness.experiments.warnings import NOT_COUNTED
+from reports.core.against import Against
 from reports.core.tables import Cell, Saved
-from reports.core.trained import Against, ModelRuns, TaskRuns
+from reports.core.trained import ModelRuns, TaskRuns
 from reports.core.words import known, number_text
 
 APART = ("better", "worse")

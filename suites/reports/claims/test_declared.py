@@ -179,6 +179,17 @@ def test_by_what_it_was_trained_is_told_as_the_runs_have_it() -> None:
     assert said in verdict(told).reason
 
 
+def test_a_weak_baseline_is_told_in_the_ledger() -> None:
+    form = "multi_head_released.sdpa"
+    pair = [design(6, "mtsa.fused"), *trained("mtsa.fused")]
+    better = [design(6, form), *runs(form, spread(7, 0.02))]
+    assert "a weak baseline" not in verdict(pair).reason
+    found = verdict([*pair, *better])
+    assert (
+        f"; trec: a weak baseline, other forms of {B} are better: {form}, +2.00 [" in found.reason
+    )
+
+
 def test_the_sides_of_a_claim_may_be_turned() -> None:
     records = [design(6, "mtsa.fused"), *trained("mtsa.fused")]
     found = verdict(records, first="multi_head", second="mtsa")

@@ -19,12 +19,13 @@ from harness.train.task import task
 from reports.claims.ledger import devices_of, ledger
 from reports.claims.record import load_claims
 from reports.core import frontiers
+from reports.core.against import against, tied
 from reports.core.costs import Costs
 from reports.core.recipes import trained_alike
 from reports.core.sentences import closing
 from reports.core.source import DeviceRecords, _gone_on, facts, find
 from reports.core.sweeps import sweeps
-from reports.core.trained import against, tied, trained_tasks
+from reports.core.trained import trained_tasks
 from suites.support import comparisons
 from suites.support.report_records import BASE, MINE, fingerprint, frontier, write
 

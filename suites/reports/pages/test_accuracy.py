@@ -11,17 +11,18 @@ from harness.experiments.replicates import counts_of
 from harness.experiments.tables import NEEDED
 from harness.profile import load_profile
 from reports.core import sizes
+from reports.core.against import against, as_declared, judged, outdone
 from reports.core.page import Output
 from reports.core.source import DeviceRecords, Source
 from reports.core.tables import Cell
-from reports.core.trained import against, as_declared, judged, trained_tasks
+from reports.core.trained import trained_tasks
 from reports.pages.corpora.page import Corpora
 from reports.pages.corpora.tables import apart, head, mean_cell
 from reports.pages.corpora.tables import differences as judged_together
 from reports.pages.experiments import Experiments
 from reports.pages.size.accuracy import accuracy_table, difference_text, differences
 from suites.reports.conftest import on
-from suites.support.comparisons import HIGH, LOW, B, family, runs
+from suites.support.comparisons import HIGH, LOW, A, B, family, runs
 from suites.support.declared import COMMON, PAPER, compared, planned
 
 SIZE = sizes.of_profile(load_profile("quick", "cpu"))
@@ -163,6 +164,25 @@ def test_of_two_families_of_the_same_runs_one_is_told(source: Source) -> None:
     some = replace(mtsa, runs=mtsa.runs[:4])
     (fewer,) = as_declared(judged([against(some, base)]), found)
     assert fewer.declared is None, "of other runs nothing was declared"
+
+
+def test_a_baseline_of_which_another_form_is_better_is_told_as_a_weak_one(source: Source) -> None:
+    asked = compared("x", first=NEAR, second=LOW)
+    form = compared("f", models=["multi_head_released.sdpa", B], plan=planned("heads.toml"))
+    other, worse = (
+        compared(m, models=[m, B], first=first, second=LOW)
+        for m, first in (("multi_cnn.conv", HIGH), (f"{B}[positions=none]", LOW))
+    )
+    found = conclusions([r for some in (asked, form, other, worse) for r in some])
+    (one,) = (f for f in found if f.models == (A,))
+    (said,) = outdone(one, found)
+    assert said.startswith(f"trec: a weak baseline, other forms of {B} are better: multi_head_rel")
+    assert said.endswith(" points, better (heads.toml)")
+    (itself,) = (f for f in found if f.models == ("multi_head_released.sdpa",))
+    assert outdone(itself, found) == [], "it is what shows it"
+    page = Experiments(on(source, asked, form), Output(None, "p"))
+    warned = {row["arms"].partition(".")[0]: said in row["warnings"] for row in page.rows()}
+    assert warned == {"mtsa": True, "multi_head_released": False}
 
 
 def test_a_mean_is_told_without_seen_test_examples_where_predictions_are_kept() -> None:

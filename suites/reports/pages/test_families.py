@@ -16,9 +16,10 @@ from scipy import stats
 from harness.experiments.conclusion import conclude
 from harness.experiments.examples import KeptPairs
 from harness.experiments.over_tasks import overall_without
+from reports.core.against import against
 from reports.core.page import Output
 from reports.core.source import Source
-from reports.core.trained import against, trained_tasks
+from reports.core.trained import trained_tasks
 from reports.pages.comparison import families
 from reports.pages.comparison.page import Compared
 from suites.reports.conftest import on

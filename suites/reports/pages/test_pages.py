@@ -18,12 +18,12 @@ from harness.records import journal
 from harness.records.ratios import Row
 from harness.stats import ratio_interval
 from reports.core import frontiers, sizes
+from reports.core.against import against
 from reports.core.costs import Costs
 from reports.core.figure_data import data_of
 from reports.core.page import Output, Shown, together
 from reports.core.printed_values import printed_costs
 from reports.core.source import DeviceRecords, Source, find
-from reports.core.trained import against
 from reports.pages import tradeoff as tradeoffs
 from reports.pages import trust
 from reports.pages.attention import page as attention

@@ -1,0 +1,195 @@
+"""Trained models against each other: differences by replicate, judged together or as declared."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations
+
+from harness.experiments.conclusion import Comparison, Conclusion
+from harness.experiments.replicates import (
+    Replicate,
+    Values,
+    counted,
+    units_of,
+)
+from harness.experiments.warnings import DECIDED, NOT_COUNTED, training_flaws
+from harness.stats import (
+    MeanDifference,
+    Ties,
+    accuracy_verdict,
+    holm,
+    judged_p,
+    ties,
+)
+from harness.stats.overall import LEAST_MODELS, LEAST_TASKS
+from reports.core.recipes import (
+    unlike_common,
+)
+from reports.core.style import mechanism_of
+from reports.core.trained import ModelRuns, TaskRuns, folds_of
+
+
+@dataclass(frozen=True)
+class Against:
+    """One model against another on one task, over the replicates that both have.
+
+    `adjusted_p` is Holm's over the `together` that are judged with it; the verdict has
+    `NOT_COUNTED` behind it where the models were not trained alike. `declared` is the comparison of
+    the same runs that has it: `as_declared`.
+    """
+
+    model: ModelRuns
+    other: ModelRuns
+    values: Values
+    difference: MeanDifference
+    adjusted_p: float = math.nan
+    verdict: str = ""
+    together: int = 1
+    declared: Comparison | None = None
+
+    @property
+    def text(self) -> str:
+        """``−0.64 [−1.33, +0.05]``."""
+        return self.model.unit.interval(self.difference)
+
+    @cached_property
+    def flaws(self) -> tuple[str, ...]:
+        """Why a verdict on them is not counted: one was trained more, or not to its end.
+
+        Of a family that is asked task by task: what one task has more of another may have less.
+        """
+        if self.declared is not None:
+            return self.declared.flaws
+        models = (self.model, self.other)
+        names, tasks = [m.model for m in models], [r.get("task") for m in models for r in m.runs]
+        found = {}
+        for task in dict.fromkeys(tasks):
+            runs = [[r for r in m.runs if r.get("task") == task] for m in models]
+            found[task] = training_flaws(
+                names, runs, self.model.metric, self.model.higher_is_better
+            )
+        unlike = sum(map(bool, found.values()))
+        if len(found) > 1:
+            told = f"the training was not alike on {unlike} of {len(found)} tasks"
+            return (told,) if unlike else ()
+        return tuple(dict.fromkeys(flaw.short for flaws in found.values() for flaw in flaws))
+
+    @property
+    def trained(self) -> list[str]:
+        """What of how both were trained is not the common."""
+        return unlike_common([*self.model.runs, *self.other.runs])
+
+    @property
+    def counted(self) -> str:
+        """``10 paired seeds``."""
+        seeds = len({r.seed for r in self.values.of_each})
+        return counted(self.values.units, len(self.values.rows), seeds)
+
+
+def against(model: ModelRuns, other: ModelRuns) -> Against | None:
+    """Compare two models on the replicates that both have; None if they share none."""
+    mine, theirs = model.replicates, other.replicates
+    common = sorted(set(mine) & set(theirs), key=lambda r: (r.seed, r.fold or 0))
+    found = len({r.fold for r in common} - {None})
+    # How far training sets overlap is the design's number of folds, however many are finished.
+    folds = max(found, folds_of(model.task)) if found else 0
+    if not common or found == 1:
+        return None
+    units = units_of(len({r.seed for r in common}), folds)
+    values = Values(units, folds, {r: (mine[r], theirs[r]) for r in common})
+    difference = values.difference()
+    return None if difference is None else Against(model, other, values, difference)
+
+
+def judged(found: Sequence[Against]) -> list[Against]:
+    """The same with verdicts that allow for their number (Holm)."""
+    together = len(found)
+    adjusted = holm([judged_p(one.difference) for one in found])
+    out = []
+    for one, p in zip(found, adjusted, strict=True):
+        says: str = accuracy_verdict(one.difference, one.model.higher_is_better, None, p)
+        lost = says in DECIDED and bool(one.flaws)
+        verdict = f"{says}{NOT_COUNTED * lost}"
+        out.append(replace(one, adjusted_p=p, verdict=verdict, together=together))
+    return out
+
+
+def as_declared(found: Sequence[Against], conclusions: Iterable[Conclusion]) -> list[Against]:
+    """The same, but that what was declared of the same runs has the verdict which it has there.
+
+    Of several that which stands wherever one is told (`Comparison.standing`). Of an exploratory one
+    all runs are the same.
+    """
+    every = [c for family in conclusions for c in family.comparisons if c.complete and c.difference]
+    every.sort(key=lambda c: c.standing)
+    out = []
+    for one in found:
+        keys = {run["key"] for run in (*one.model.runs, *one.other.runs)}
+        of, own = (one.model.model, one.other.model, one.model.task, one.model.metric), None
+        for c in every:
+            if (c.first, c.second, c.task, c.metric) == of:
+                theirs = {run["key"] for run in c.runs}
+                own = c if (keys == theirs if c.exploratory else keys & theirs) else own
+        if own is not None and own.difference is not None:
+            p = own.difference.p if own.adjusted_p is None else own.adjusted_p
+            told = Against(one.model, one.other, one.values, own.difference, p, own.said)
+            one = replace(told, together=own.together, declared=own)
+        out.append(one)
+    return out
+
+
+def tied(tasks: Sequence[TaskRuns], baseline: str) -> tuple[list[str], Ties | None]:
+    """Which models can't be told apart over tasks, by their means; and the tasks it goes by.
+
+    Of all models in their own configuration that were trained like the baseline, as many on as many
+    tasks as have runs of all; each mean is over the replicates that all of them have.
+    """
+    on: dict[str, dict[str, ModelRuns]] = {}
+    for one_task in tasks:
+        if base := one_task.find(baseline):
+            every = [against(m, base) for m in one_task.models if not m.variant]
+            found = [one.model for one in every if one and not one.flaws]
+            on[one_task.name] = {model.model: model for model in found}
+
+    def having(models: frozenset[str]) -> list[str]:
+        return [name for name, found in on.items() if models <= found.keys()]
+
+    shared = [frozenset(a.keys() & b.keys()) for a, b in combinations(on.values(), 2)]
+    models = max(shared, key=lambda some: len(some) * len(having(some)), default=frozenset())
+    means: dict[str, dict[str, float]] = {}
+    for name in having(models) if len(models) >= LEAST_MODELS else ():
+        common = frozenset[Replicate].intersection(
+            *(frozenset(on[name][m].replicates) for m in models)
+        )
+        for one in (on[name][m] for m in models if common):
+            mean = statistics.fmean(one.replicates[r] for r in common)
+            means.setdefault(name, {})[one.model] = mean if one.higher_is_better else -mean
+    if len(means) < LEAST_TASKS:
+        return [], None
+    return list(means), ties({m: [means[t][m] for t in means] for m in sorted(models)})
+
+
+def outdone(one: Conclusion, every: Iterable[Conclusion]) -> list[str]:
+    """Which other forms of its baseline were judged better than that on its tasks: a line each.
+
+    Forms are variants (``multi_head.sdpa[positions=none]``) and released ones, under any recipe.
+    """
+    base = mechanism_of(one.baseline)
+    found: dict[str, dict[str, None]] = {}
+    for c in (c for family in every if family is not one for c in family.comparisons):
+        name = mechanism_of(c.first)
+        form = name == base or name.startswith(f"{base}_")
+        asked = form and c.second == one.baseline and c.task in one.tasks
+        if asked and c.verdict == "better" and c.difference is not None:
+            plan = c.design.get("plan")
+            told = f"{c.first}, {c.unit.interval(c.difference)}{c.unit.of_differences}, {c.said}"
+            told += f" ({plan['file']})" if plan else ""
+            found.setdefault(c.task, {})[told] = None
+    return [
+        f"{task}: a weak baseline, other forms of {one.baseline} are better: {'; '.join(forms)}"
+        for task, forms in found.items()
+    ]
