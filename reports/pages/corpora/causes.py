@@ -12,7 +12,7 @@ from reports.core.against import Against, against
 from reports.core.page import Output, Shown, remark, says, together
 from reports.core.tables import Saved
 from reports.core.trained import ModelRuns, TaskRuns
-from reports.pages.corpora.printed import COMPONENTS, LESS
+from reports.pages.corpora.printed import COMPONENTS, LESS, Beside
 from reports.pages.corpora.tables import NUMBERS, head
 
 CAUSES = {
@@ -26,6 +26,8 @@ CAUSES = {
 Of patience the fuller one trains the paper's steps whatever the dev curve does: as many epochs of
 patience as there are epochs.
 """
+FAR = 0.02
+"""Two points: further below print a gap is to have a cause."""
 ALL = "all"
 """In the place of a patience that trains all steps."""
 NONE = (
@@ -182,6 +184,33 @@ def cut_short(machines: Sequence[Iterable[Sequence[TaskRuns]]]) -> list[str]:
     return list(dict.fromkeys(said))
 
 
+def unmeasured(found: Sequence[Beside], machines: Sequence[Iterable[Sequence[TaskRuns]]]) -> str:
+    """Which models are far below print by a paper's recipe, without one known difference measured.
+
+    Empty if none is; a task at a time, with what is known to differ.
+    """
+    told = {
+        (pair.model.task, pair.model.model, "steps" if cause == "patience" else cause)
+        for cause, _, pair in over(machines)
+    }
+    far: dict[str, dict[str, str]] = {}
+    known: dict[str, dict[str, None]] = {}
+    for one in found:
+        m = one.model
+        asked = m.recipe.split(",")[0] in ("paper", "released") and one.keyless is None
+        measured = any((m.task, m.model, name) in told for name in one.known)
+        if asked and one.gap < -FAR * m.unit.scale and not measured:
+            far.setdefault(m.task, {})[m.model] = f"{one.gap:+.{one.printed.digits}f}"
+            known.setdefault(m.task, {}).update(dict.fromkeys(one.known))
+    said = [
+        f"{task} ({', '.join(known[task]) or 'nothing known'}): "
+        f"{', '.join(f'{model} {gap}' for model, gap in models.items())}"
+        for task, models in far.items()
+    ]
+    what = "Far below print by a paper's own recipe, while nothing that is known to differ (in"
+    return f"{what} parentheses) was measured for that model: {'; '.join(said)}." if said else ""
+
+
 def _split(model: ModelRuns) -> str:
     """By whose metric the epoch was chosen, and patience counted."""
     return "test" if model.best_on_test else "dev"
@@ -209,16 +238,19 @@ def _cut(whole: ModelRuns, run: Mapping[str, Any], patience: int) -> str:
     return f"{said} would have ended it after {at + 1 + patience}, with {lost}."
 
 
-def section(machines: Sequence[Sequence[Sequence[TaskRuns]]], place: Output) -> Shown:
-    """The table with what it says, and what patience would have lost, of all machines' models."""
-    found = over(machines)
+def section(
+    machines: Sequence[Sequence[Sequence[TaskRuns]]], printed: Sequence[Beside], place: Output
+) -> Shown:
+    """The table with what it says, what patience would have lost, and what has no cause yet."""
+    found, left = over(machines), says(filter(None, [unmeasured(printed, machines)]))
     if not found:
-        return remark(NONE)
+        return together(left, remark(NONE))
     return together(
         place.table("causes", *table(found), (0, 1, 2, 3, 6)),
         remark(
             "What one of the known differences is worth: the same model, trained with it and "
             "without, all else alike, paired by seed. Every interval is by itself."
         ),
+        left,
         says(cut_short(machines)),
     )

@@ -363,7 +363,7 @@ def beside(pages: Sequence[Corpora], place: Output) -> Shown:
             "set chose the epoch, as in those papers, the same runs by dev's epoch stand behind "
             "the gap: what is lost is no merit of a model."
         ),
-        causes.section([page.recipes for page in pages], place),
+        causes.section([page.recipes for page in pages], found, place),
     )
 
 

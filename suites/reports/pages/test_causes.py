@@ -10,7 +10,7 @@ import pytest
 from harness.train.recipe import Recipe
 from harness.train.task import task
 from reports.core.trained import tasks_by_recipe
-from reports.pages.corpora import causes
+from reports.pages.corpora import causes, printed
 from suites.reports.pages.test_printed import trained
 
 PAPER = task("trec").recipes["paper"].recipe_for("mtsa")
@@ -112,3 +112,23 @@ def test_what_patience_would_have_lost_of_the_runs_that_it_did_not_end() -> None
     assert one.startswith("mtsa.fused on trec by all steps of ")
     assert one.endswith(f"seed 0: {best}; patience 3 would have ended it after 5, with 70.00 %.")
     assert two.endswith(f"{best}; patience 4 would not have lost it.")
+
+
+def test_a_large_gap_by_a_papers_recipe_of_which_no_cause_was_measured_is_told() -> None:
+    """Of the others one is near, one has its cause measured, and one is by the common recipe."""
+    low, common = PAPER, task("trec").recipe
+    far = trained("mtsa.fused", low, mean=0.92)
+    near = trained("multi_head.sdpa", task("trec").recipes["paper"].recipe_for("multi_head"))
+    near = [{**run, "test": {"accuracy": 0.92}} for run in near]
+    other = trained("bi_lstm.packed", common, mean=0.9)
+    tasks = tasks_by_recipe([*far, *near, *other])
+    said = causes.unmeasured(printed.beside(tasks), [tasks])
+    assert said.endswith(
+        "was measured for that model: trec (vectors, steps, examples): mtsa.fused -3.3."
+    )
+    wider = trained("mtsa.fused", low, mean=0.95, vectors="glove_300d")
+    tasks = tasks_by_recipe([*far, *near, *other, *wider])
+    assert causes.unmeasured(printed.beside(tasks), [tasks]) == ""
+    half = trained("mtsa.fused", replace(low, width=300), mean=0.95)
+    tasks = tasks_by_recipe([*far, *half])
+    assert "mtsa.fused -3.3" in causes.unmeasured(printed.beside(tasks), [tasks]), "no cause of it"
