@@ -51,6 +51,7 @@ from harness.experiments.replicates import (
 from harness.experiments.warnings import (
     DECIDED,
     NOT_COUNTED,
+    VOIDS,
     WIDE_MARGIN,
     flaws_of,
     is_wide,
@@ -331,7 +332,10 @@ def _judged(
     if d is not None and not too_few(d):
         chance = chances(d, design["higher_is_better"], design["margin"])
     first, second = design["models"]
-    reasons = [flaw.short for flaw in flaws_of(design, found.pairs)]
+    known = flaws_of(design, found.pairs)
+    reasons = [flaw.short for flaw in known]
+    # A run that failed may be made up for by more of them, unlike training is not.
+    unlike = any(flaw.short not in VOIDS for flaw in known)
     if verdict == "practically equal" and is_wide(design["margin"], d, design["higher_is_better"]):
         reasons.append(WIDE_MARGIN)
     flaws, open_ = tuple(dict.fromkeys(reasons)), verdict == "undecided"
@@ -362,7 +366,7 @@ def _judged(
         equivalence_p=found.equivalence_p,
         verdict=verdict,
         sentence=first_line(design, values, d, verdict, together, rule.p, flaws, exploratory),
-        sought=sought(d, design["margin"], together, bool(flaws)) if d and open_ else None,
+        sought=sought(d, design["margin"], together, unlike) if d and open_ else None,
         examples=examples,
         warnings=(
             *warnings_of(design, found.pairs, values, records, order),

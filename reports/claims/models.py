@@ -124,7 +124,8 @@ def accuracy_difference(claim: Claim, device: DeviceFrames) -> Evidence:
         said += f"; {whole}"
         answer = "undecided"
     sides = [m.runs for m in (first, second)]
-    for flaw in training_flaws((first.model, second.model), sides, metric, first.higher_is_better):
+    flaws = training_flaws((first.model, second.model), sides, metric, first.higher_is_better)
+    for flaw in flaws:
         said += f"; {flaw.said}"
         answer = "undecided"
     if d.count_first < LEAST_SEEDS:
@@ -137,7 +138,8 @@ def accuracy_difference(claim: Claim, device: DeviceFrames) -> Evidence:
         answer = "undecided" if d.low == d.high and not p_value < ALPHA else None
     how = recipes_told({m.model: m.runs for m in (first, second)})
     # Where nothing is shown, what could have been.
-    open_ = sought(d, None, 1).short(unit) if d.low < d.high and d.low <= 0 <= d.high else ""
+    shown = d.low == d.high or not d.low <= 0 <= d.high
+    open_ = "" if shown else sought(d, None, 1, bool(flaws)).short(unit)
     here = beside_printed(task, metric, {first.model: d.mean_first, second.model: d.mean_second})
     told = "; ".join([f"{said}; p = {judged_p(d):.2g}{open_}", *here, how])
     said = f"{EXPLORATORY}: {told}; declared in no family."

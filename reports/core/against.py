@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations
+from itertools import chain, combinations
 
 from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.replicates import (
@@ -50,6 +50,11 @@ class Against:
     verdict: str = ""
     together: int = 1
     declared: Comparison | None = None
+
+    @property
+    def early(self) -> bool:
+        """Whether it was declared before its runs; all else is exploratory."""
+        return self.declared is not None and not self.declared.exploratory
 
     @property
     def text(self) -> str:
@@ -118,28 +123,37 @@ def judged(found: Sequence[Against]) -> list[Against]:
     return out
 
 
-def as_declared(found: Sequence[Against], conclusions: Iterable[Conclusion]) -> list[Against]:
-    """The same, but that what was declared of the same runs has the verdict which it has there.
+def _same(
+    some: Sequence[tuple[int, float, float]], others: Sequence[tuple[int, float, float]]
+) -> bool:
+    """Whether the results of all seeds or folds are the same, but for what machines differ in."""
+    one, other = ([*chain(*sorted(rows))] for rows in (some, others))
+    if len(one) != len(other):
+        return False
+    return all(math.isclose(mine, theirs) for mine, theirs in zip(one, other, strict=True))
 
-    Of several that which stands wherever one is told (`Comparison.standing`). Of an exploratory one
-    all runs are the same.
+
+def as_declared(found: Sequence[Against], conclusions: Iterable[Conclusion]) -> list[Against]:
+    """Judged as declared, where a comparison of just these results was; what is left by `judged`.
+
+    A run that was repeated gives the same. Of several declared ones that counts which stands
+    wherever one is told (`Comparison.standing`).
     """
     every = [c for family in conclusions for c in family.comparisons if c.complete and c.difference]
     every.sort(key=lambda c: c.standing)
     out = []
     for one in found:
-        keys = {run["key"] for run in (*one.model.runs, *one.other.runs)}
         of, own = (one.model.model, one.other.model, one.model.task, one.model.metric), None
         for c in every:
             if (c.first, c.second, c.task, c.metric) == of:
-                theirs = {run["key"] for run in c.runs}
-                own = c if (keys == theirs if c.exploratory else keys & theirs) else own
+                own = c if _same(c.values, one.values.rows) else own
         if own is not None and own.difference is not None:
             p = own.difference.p if own.adjusted_p is None else own.adjusted_p
             told = Against(one.model, one.other, one.values, own.difference, p, own.said)
             one = replace(told, together=own.together, declared=own)
         out.append(one)
-    return out
+    left = iter(judged([one for one in out if one.declared is None]))
+    return [next(left) if one.declared is None else one for one in out]
 
 
 def tied(tasks: Sequence[TaskRuns], baseline: str) -> tuple[list[str], Ties | None]:

@@ -14,7 +14,8 @@ from reports.core.source import Source
 from reports.docs.declared import families
 from reports.docs.plain import PlainOutput, text_of
 from reports.pages.corpora import printed
-from reports.pages.corpora.page import Corpora, beside, line_of, printed_on
+from reports.pages.corpora.figures import line_of
+from reports.pages.corpora.page import Corpora, beside, printed_on
 from reports.pages.size.accuracy import accuracy_table, differences
 
 
@@ -51,7 +52,7 @@ def _pieces(page: Corpora) -> dict[str, Shown]:
         "Every model beside the baseline, judged as declared": declared,
         "Other families, every comparison judged as declared": families(device.conclusions, shown),
         "Means of every model on the test sets": page.table(),
-        "Differences to the baseline, judged together": page.differences_to_baseline(),
+        "Differences to the baseline, with their tests": page.differences_to_baseline(),
         "What can't be told apart over corpora": page.ties(),
         "Variants of a mechanism beside its own configuration": page.ablations(),
         "Heads of one scale beside heads of several": (

@@ -17,10 +17,12 @@ from harness.train.task import tasks
 from reference_impls.msmsa.scales import CANDIDATES, heads_per_scale
 from reference_impls.multi_scale_transformer.presets import DEFAULTS, PRESETS
 from reports.core import curves
+from reports.core.against import Against
 from reports.core.axes import headed, note, panel, panels, titled, value_axis
-from reports.core.forest import MOST_SINGLES
+from reports.core.forest import MOST_SINGLES, Line
 from reports.core.style import LINES, NOT_SHOWN, Look, look, mechanism_of
 from reports.core.trained import ModelRuns
+from reports.pages.corpora import printed, tables
 
 ALPHAS = (1.0, 0.5, 0.0, -0.5, -1.0)
 """Of Table 6, A to E."""
@@ -177,3 +179,17 @@ def k_of(task: str) -> int | None:
     known = tasks().get(task.partition("[")[0])
     value = None if known is None else known.options.get("k")
     return int(value) if isinstance(value, int) else None
+
+
+def line_of(one: Against) -> Line:
+    """A comparison as a row of a forest plot, in the metric's unit."""
+    decided = one.verdict in tables.APART
+    model = one.model
+    return Line.of(
+        model.model,
+        model.mechanism,
+        one.difference,
+        model.unit.scale,
+        decided=decided,
+        printed=printed.difference(model, one.other),
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -11,8 +10,8 @@ from harness.experiments import tables as in_words
 from harness.experiments.tables import SEEDS_NEEDED
 from harness.profile import load_profile
 from harness.stats import ALPHA, holm, judged_p
-from reports.core.against import Against, against, as_declared, judged, tied
-from reports.core.forest import Line, forest, ties_shown
+from reports.core.against import Against, against, as_declared, tied
+from reports.core.forest import forest, ties_shown
 from reports.core.page import DevicePage, Output, Shown, remark, says, together, warns
 from reports.core.style import mechanism_of
 from reports.core.tables import Best
@@ -158,7 +157,7 @@ class Corpora(DevicePage):
                 f"--all {self.baseline} trains them so."
             )
         return together(
-            says([self._sentence()], main=True),
+            says([tables.counted(self.differences, self.baseline)], main=True),
             says(beyond_none(self.differences)),
             self._judged_by_task("differences", self.differences),
         )
@@ -288,11 +287,12 @@ class Corpora(DevicePage):
         }
 
     def _judged(self, found: Sequence[Against]) -> list[Against]:
-        return as_declared(judged(found), self.device.conclusions)
+        return as_declared(found, self.device.conclusions)
 
     def _judged_by_task(self, name: str, rows: Sequence[Against]) -> Shown:
         """A forest plot per task, then the numbers."""
-        pieces = []
+        pieces, left = [], sum(one.declared is None for one in rows)
+        rest = f"; all else is exploratory, judged together by {_holm(left)}" if left else ""
         for task in self.corpora:
             mine = [one for one in rows if one.model.task == task.name]
             if mine:
@@ -302,15 +302,14 @@ class Corpora(DevicePage):
             self.place.table(name, *tables.differences(rows, self.margins), (0, 4, 7)),
             remark(
                 "What was declared has the verdict of its own family, by Holm over that, and no "
-                f"other; all else is exploratory, judged together by {_holm(len(rows))}. "
-                "Accuracies in points. Detectable: a true difference that is found with 80 % power "
-                f"as one of so many; {SEEDS_NEEDED}"
+                f"other{rest}. Accuracies in points. Detectable: a true difference that is found "
+                f"with 80 % power as one of so many; {SEEDS_NEEDED}"
             ),
         )
 
     def _forest(self, name: str, task: str, found: Sequence[Against]) -> Shown:
         other, unit = found[0].other.model, found[0].model.unit
-        lines = [line_of(one) for one in found]
+        lines = [figures.line_of(one) for one in found]
         of = unit.of_differences.strip() or found[0].model.metric
         margin = self.margins.get(task)
         band = "; band: the declared margin" if margin is not None else ""
@@ -326,13 +325,6 @@ class Corpora(DevicePage):
         )
         caption = f"{task}, difference to {other}: {tables.apart(found)}."
         return self.place.figure(name, draw, caption)
-
-    def _sentence(self) -> str:
-        counts = Counter(one.verdict for one in self.differences)
-        said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-        over = _holm(len(self.differences))
-        how = f"as declared, or where nothing was exploratory, {over}"
-        return f"Models and corpora against {self.baseline}, {how}: {said}."
 
     def _lost(self) -> list[str]:
         return [
@@ -379,17 +371,3 @@ def printed_on(pages: Sequence[Corpora]) -> list[printed.Beside]:
 
 def _holm(count: int) -> str:
     return f"Holm over {count} comparison{'s' * (count > 1)}"
-
-
-def line_of(one: Against) -> Line:
-    """A comparison as a row of a forest plot, in the metric's unit."""
-    decided = one.verdict in tables.APART
-    model = one.model
-    return Line.of(
-        model.model,
-        model.mechanism,
-        one.difference,
-        model.unit.scale,
-        decided=decided,
-        printed=printed.difference(model, one.other),
-    )

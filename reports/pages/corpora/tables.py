@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -130,10 +131,19 @@ def differences(found: Sequence[Against], margins: Mapping[str, float]) -> Saved
 
 
 def _declared(one: Against) -> str:
-    if one.declared is None:
-        return ""
-    late = f", {EXPLORATORY}" * one.declared.exploratory
-    return f"as declared{late}: "
+    late = "" if one.early else EXPLORATORY
+    said = ", ".join(filter(None, ["as declared" if one.declared else "", late]))
+    return f"{said}: "
+
+
+def counted(found: Sequence[Against], baseline: str) -> str:
+    """How many of the verdicts against a baseline are what, what is exploratory apart."""
+    said = []
+    for early, head in ((True, "declared before their runs"), (False, EXPLORATORY)):
+        counts = Counter(one.verdict for one in found if one.early == early)
+        if counts:
+            said.append(f"{head}: {', '.join(f'{n} {verdict}' for verdict, n in counts.items())}")
+    return f"Models and corpora against {baseline}, {'; '.join(said)}."
 
 
 def apart(found: Sequence[Against]) -> str:

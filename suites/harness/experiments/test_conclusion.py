@@ -183,6 +183,25 @@ def test_few_seeds_are_only_described() -> None:
     assert {c.chances for c in found.comparisons} == {None}
 
 
+def test_more_seeds_make_up_for_a_failed_run_and_for_no_unlike_training() -> None:
+    plan = {"file": "p.toml", "sha256": "p", "void": ["failed runs"], "hours": 9.0}
+    declared = design(6, plan=plan)
+    done = [*runs(A, noisy(0.8, 1)[:6], plan="p"), *runs(B, noisy(0.8, 2)[:6], plan="p")]
+    failed = {**{k: v for k, v in done[0].items() if k != "test"}, "status": "diverged"}
+    lost = conclude(declared, [declared, failed, *done[1:]]).comparisons[0]
+    assert lost.flaws == ("failed runs",)
+    assert lost.verdict == "undecided"
+    assert lost.sought.needed > 6
+    known: dict[str, Any] = {"recipe": {"batch": 32, "epochs": 99, "patience": 5}}
+    known["examples"] = {"train": 320}
+    longer = [{"epoch": n + 1, "seconds": 1.0} for n in range(9)]
+    unlike = [{**r, **known, **({"epochs": longer} if r["model"] == A else {})} for r in done]
+    (found,) = conclude(declared, [declared, *unlike]).comparisons
+    assert found.verdict == "undecided"
+    assert found.sought.unlike
+    assert found.sought.needed is None
+
+
 def test_what_could_have_been_found_allows_for_the_others() -> None:
     found = concluded()
     place = columns(found.comparisons).index("detectable")

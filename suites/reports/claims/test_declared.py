@@ -179,6 +179,19 @@ def test_by_what_it_was_trained_is_told_as_the_runs_have_it() -> None:
     assert said in verdict(told).reason
 
 
+def test_no_seeds_are_asked_for_where_the_training_was_unlike() -> None:
+    longer = {"epochs": [{"epoch": n + 1, "seconds": 1.0} for n in range(9)], "chosen_epoch": 4}
+    known = {"recipe": {"batch": 32, "epochs": 99, "patience": 5}, "examples": {"train": 320}}
+    some = [
+        {**r, **known, **(longer if r["model"] != B else {})}
+        for r in trained("mtsa.fused", gain=0.001)
+    ]
+    found = verdict(some)
+    assert "unequal training: " in found.reason
+    assert "(detectable 0.86 points; unlike training)" in found.reason
+    assert "seeds needed" not in found.reason
+
+
 def test_a_weak_baseline_is_told_in_the_ledger() -> None:
     form = "multi_head_released.sdpa"
     pair = [design(6, "mtsa.fused"), *trained("mtsa.fused")]

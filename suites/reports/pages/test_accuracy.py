@@ -11,7 +11,7 @@ from harness.experiments.replicates import counts_of
 from harness.experiments.tables import NEEDED
 from harness.profile import load_profile
 from reports.core import sizes
-from reports.core.against import against, as_declared, judged, outdone
+from reports.core.against import against, as_declared, outdone
 from reports.core.page import Output
 from reports.core.source import DeviceRecords, Source
 from reports.core.tables import Cell
@@ -152,7 +152,7 @@ def test_of_two_families_of_the_same_runs_one_is_told(source: Source) -> None:
         "better",
         "undecided",
     }
-    (one,) = as_declared(judged([against(mtsa, base)]), found)
+    (one,) = as_declared([against(mtsa, base)], found)
     assert (one.declared, one.verdict, one.adjusted_p) == (told, told.said, told.adjusted_p)
     assert one.together == 4
     _, (text,) = judged_together([one], {})
@@ -162,7 +162,7 @@ def test_of_two_families_of_the_same_runs_one_is_told(source: Source) -> None:
     small, large = (f.title for f in found)
     assert rows == {small: f"told elsewhere as judged in: {large}", large: ""}
     some = replace(mtsa, runs=mtsa.runs[:4])
-    (fewer,) = as_declared(judged([against(some, base)]), found)
+    (fewer,) = as_declared([against(some, base)], found)
     assert fewer.declared is None, "of other runs nothing was declared"
 
 
