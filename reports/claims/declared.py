@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from harness.experiments.conclusion import Comparison, Conclusion
@@ -91,7 +92,7 @@ def by_design(
     whole = selecting_everything(zip((c.first, c.second), c.sides, strict=True))
     beside = (*c.examples.lines, *c.examples.warnings) if c.examples else ()
     means = {c.first: d.mean_first, c.second: d.mean_second}
-    weak = (line for line in outdone(family, every) if line.startswith(f"{c.task}: "))
+    weak = outdone(replace(family, comparisons=(c,)), every)
     beside = (*beside_printed(c.task, c.metric, means), *weak, *beside)
     said = ["; ".join([_said(family, c), *whole, *beside])]
     said += [f"In another form: {_said(whose, other)}" for whose, other, _ in others]
@@ -117,8 +118,7 @@ def beside_printed(task: str, metric: str, means: Mapping[str, float]) -> list[s
     for model, mean in means.items():
         there = printed_accuracy(task, metric, mechanism_of(model)) if "[" not in model else None
         if there is not None:
-            gap = unit_of(metric).scale * mean - there.summary.mean
-            said.append(f"{model} {gap:+.{there.digits}f}")
+            said.append(f"{model} {there.gap(mean, unit_of(metric)):+.{there.digits}f}")
     return [f"here less printed: {', '.join(said)}"] if said else []
 
 

@@ -161,16 +161,21 @@ class Verdict(Evidence):
     def said(self) -> str:
         """The verdict, with the direction of what is not reproduced, or with what is lacking.
 
-        What is settled by a comparison that was declared after its runs is said to be exploratory.
+        What is `exploratory` is said to be.
         """
         if self.verdict == "not testable here":
             return NOT_MEASURED if self.wants_records else self.claim.lacks or self.verdict
-        settled = self.verdict in ("reproduced", "not reproduced")
         more = (
             self.direction if self.verdict == "not reproduced" else "",
-            EXPLORATORY if settled and self.reason.startswith(f"{EXPLORATORY}: ") else "",
+            EXPLORATORY if self.exploratory else "",
         )
         return f"{self.verdict} ({', '.join(filter(None, more))})" if any(more) else self.verdict
+
+    @property
+    def exploratory(self) -> bool:
+        """Whether it is settled by what was declared after its runs, or nowhere."""
+        settled = self.verdict in ("reproduced", "not reproduced")
+        return settled and self.reason.startswith(f"{EXPLORATORY}: ")
 
     @property
     def id(self) -> str:

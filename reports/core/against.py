@@ -10,12 +10,7 @@ from functools import cached_property
 from itertools import chain, combinations
 
 from harness.experiments.conclusion import Comparison, Conclusion
-from harness.experiments.replicates import (
-    Replicate,
-    Values,
-    counted,
-    units_of,
-)
+from harness.experiments.replicates import EXPLORATORY, Replicate, Values, counted, units_of
 from harness.experiments.warnings import DECIDED, NOT_COUNTED, training_flaws
 from harness.stats import (
     MeanDifference,
@@ -26,9 +21,7 @@ from harness.stats import (
     ties,
 )
 from harness.stats.overall import LEAST_MODELS, LEAST_TASKS
-from reports.core.recipes import (
-    unlike_common,
-)
+from reports.core.recipes import unlike_common
 from reports.core.style import mechanism_of
 from reports.core.trained import ModelRuns, TaskRuns, folds_of
 
@@ -190,20 +183,20 @@ def tied(tasks: Sequence[TaskRuns], baseline: str) -> tuple[list[str], Ties | No
 def outdone(one: Conclusion, every: Iterable[Conclusion]) -> list[str]:
     """Which other forms of its baseline were judged better than that on its tasks: a line each.
 
-    Forms are variants (``multi_head.sdpa[positions=none]``) and released ones, under any recipe.
+    Forms are variants (``multi_head.sdpa[positions=none]``) and released ones, trained alike.
     """
     base = mechanism_of(one.baseline)
+    mine = {c.task: unlike_common(c.runs) for c in one.comparisons}
     found: dict[str, dict[str, None]] = {}
     for c in (c for family in every if family is not one for c in family.comparisons):
         name = mechanism_of(c.first)
         form = name == base or name.startswith(f"{base}_")
-        asked = form and c.second == one.baseline and c.task in one.tasks
+        asked = form and c.second == one.baseline and mine.get(c.task) == unlike_common(c.runs)
         if asked and c.verdict == "better" and c.difference is not None:
             plan = c.design.get("plan")
-            told = f"{c.first}, {c.unit.interval(c.difference)}{c.unit.of_differences}, {c.said}"
+            told = f"{c.first} {c.unit.interval(c.difference)}{c.unit.of_differences}, "
+            told += f"{EXPLORATORY}: {c.said}" if c.exploratory else c.said
             told += f" ({plan['file']})" if plan else ""
             found.setdefault(c.task, {})[told] = None
-    return [
-        f"{task}: a weak baseline, other forms of {one.baseline} are better: {'; '.join(forms)}"
-        for task, forms in found.items()
-    ]
+    head = f"a weak baseline? Other forms of {one.baseline}, trained alike, ended higher"
+    return [f"{task}: {head}: {'; '.join(forms)}" for task, forms in found.items()]

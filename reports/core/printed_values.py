@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
+from harness.experiments.replicates import Unit
 from harness.records.ratios import Row
 from harness.stats import Interval, Summary, ratio_text
 from harness.train.task import tasks
@@ -197,6 +198,10 @@ class PrintedAccuracy:
         sd = self.summary.sd
         spread = "" if math.isnan(sd) else f" ({sd:.{self.digits}f})"
         return f"{self.summary.mean:.{self.digits}f}{spread}"
+
+    def gap(self, mean: float, unit: Unit) -> float:
+        """What is reached less what is printed, in the paper's unit: points, of accuracies."""
+        return unit.scale * mean - self.summary.mean
 
 
 @dataclass(frozen=True)

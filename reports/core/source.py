@@ -187,6 +187,11 @@ class Source:
     devices: tuple[DeviceRecords, ...]
     warnings: tuple[str, ...]
 
+    @property
+    def conclusions(self) -> list[Conclusion]:
+        """Of all devices."""
+        return [one for device in self.devices for one in device.conclusions]
+
     def device(self, key: str, *kinds: str, record: str = "") -> DeviceRecords | None:
         """The device of a key; without one the newest that has records of these kinds.
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
+from harness.experiments.replicates import EXPLORATORY
 from reports.claims.ledger import KINDS, concluded_of, ledger, score_lines, shown
 from reports.claims.printed import load_all
 from reports.claims.record import SORTS, whose_text
@@ -189,8 +190,9 @@ def _row(v: Verdict, titles: dict[str, str], records: str) -> dict[str, str]:
     # What was asked, and of what: a verdict means nothing without.
     asked = " ".join(filter(None, [v.claim.setup, f"Wanted: {v.wanted}." if v.wanted else ""]))
     lacking = v.verdict == "not testable here"
+    verdict = f"{v.verdict} ({EXPLORATORY})" if v.exploratory else v.verdict
     return {
-        "verdict": Cell.of(f"{v.verdict}: {v.said}" if lacking else v.verdict, strong=True),
+        "verdict": Cell.of(f"{v.verdict}: {v.said}" if lacking else verdict, strong=True),
         "kind": v.claim.sort,
         "claim": Cell.of(claim, hint=v.claim.line),
         "published": v.published,
@@ -209,7 +211,8 @@ def _origin(v: Verdict) -> str:
 def _conclusion(v: Verdict) -> str:
     wanted = f" Wanted: {v.wanted}." if v.wanted else ""
     note = f" {v.claim.note}" if v.claim.note else ""
-    return f"{v.verdict[0].upper()}{v.verdict[1:]}: {v.reason}{wanted}{note}"
+    reason = v.reason.removeprefix(f"{EXPLORATORY}: ") if v.exploratory else v.reason
+    return f"{v.said[0].upper()}{v.said[1:]}: {reason}{wanted}{note}"
 
 
 def _flat(v: Verdict, titles: dict[str, str]) -> dict[str, object]:

@@ -31,7 +31,6 @@ from harness.experiments.tables import (
     value_rows,
 )
 from harness.train.task import gathered
-from reports.core.against import outdone
 from reports.core.forest import ties_shown
 from reports.core.page import (
     DevicePage,
@@ -56,7 +55,6 @@ from reports.pages.comparison.tables import (
     run_numbers,
 )
 from reports.pages.corpora import edges
-from reports.pages.corpora.tuning import tuned
 
 OVER_BASELINE = ("epoch, over the baseline's", "memory, over the baseline's")
 BELOW = "Every replicate of every model is a point in the figures below."
@@ -152,9 +150,7 @@ class Compared(DevicePage):
         """What is decided, and what must be known beside it."""
         c = self.conclusion
         first, *others = map(_ended, c.sentences)
-        every = [one for device in self.source.devices for one in device.conclusions]
-        more = [*outdone(c, every), *edges.of_conclusion(c, tuned(self.source)[0])]
-        warnings = map(_ended, [*c.warnings, *more])
+        warnings = map(_ended, [*c.warnings, *edges.beside(c, self.source)])
         over = [self.over_tasks()] if len(c.tasks) > 1 else []
         return together(says([first], main=True), *over, says(others), warns(warnings))
 

@@ -45,7 +45,7 @@ def _setting(model: ModelRuns) -> dict[str, Any]:
     kept = {name: value for name, value in recipe.items() if name not in CEILINGS}
     found = {**kept, "vectors": str(run.get("vectors"))}
     if model.task in {*LESS, *LESS.values()}:
-        found["examples"] = int(run["examples"]["train"])
+        found["examples"] = (run.get("examples") or {}).get("train") or 0
     return found
 
 
@@ -168,7 +168,7 @@ def cut_short(machines: Sequence[Iterable[Sequence[TaskRuns]]]) -> list[str]:
         for recipes in tasks
         for of in recipes
         for one in of.models
-        if all(one.metric in epoch.get(_split(one), {}) for r in one.runs for epoch in r["epochs"])
+        if all(_told(one, run) for run in one.runs)
     ]
     said = []
     for whole in every:
@@ -193,22 +193,23 @@ def unmeasured(found: Sequence[Beside], machines: Sequence[Iterable[Sequence[Tas
         (pair.model.task, pair.model.model, "steps" if cause == "patience" else cause)
         for cause, _, pair in over(machines)
     }
-    far: dict[str, dict[str, str]] = {}
-    known: dict[str, dict[str, None]] = {}
+    said = []
     for one in found:
-        m = one.model
-        asked = m.recipe.split(",")[0] in ("paper", "released") and one.keyless is None
+        m, names = one.model, ", ".join(one.known) or "nothing known"
+        asked = m.recipe in ("paper", "released") and one.keyless is None
         measured = any((m.task, m.model, name) in told for name in one.known)
         if asked and one.gap < -FAR * m.unit.scale and not measured:
-            far.setdefault(m.task, {})[m.model] = f"{one.gap:+.{one.printed.digits}f}"
-            known.setdefault(m.task, {}).update(dict.fromkeys(one.known))
-    said = [
-        f"{task} ({', '.join(known[task]) or 'nothing known'}): "
-        f"{', '.join(f'{model} {gap}' for model, gap in models.items())}"
-        for task, models in far.items()
-    ]
+            gap = f"{one.gap:+.{one.printed.digits}f}"
+            said.append(f"{m.task}, {m.recipe}, {m.model} {gap} ({names})")
     what = "Far below print by a paper's own recipe, while nothing that is known to differ (in"
-    return f"{what} parentheses) was measured for that model: {'; '.join(said)}." if said else ""
+    told_once = "; ".join(dict.fromkeys(said))
+    return f"{what} parentheses) was measured for that model: {told_once}." if said else ""
+
+
+def _told(model: ModelRuns, run: Mapping[str, Any]) -> bool:
+    """Whether a run kept the metric that chose its epoch, of every epoch."""
+    every = run.get("epochs") or [{}]
+    return all(model.metric in epoch.get(_split(model), {}) for epoch in every)
 
 
 def _split(model: ModelRuns) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from harness.experiments.conclusion import Conclusion
 from harness.train.recipe import CEILINGS, HOW_FOUND
 from harness.train.task import HIGHER_IS_BETTER, by_common_recipe
+from reports.core.against import outdone
+from reports.core.source import Source
 from reports.core.style import mechanism_of
-from reports.pages.corpora.tuning import COMMON, Tried, judged
+from reports.pages.corpora.tuning import COMMON, Tried, judged, tuned
 
 
 def _grids(one: Tried) -> dict[str, list[float]]:
@@ -84,19 +86,22 @@ def unequal_trials(one: Tried) -> list[str]:
     least, most = min(counts.values()), max(counts.values())
     if least == most:
         return []
-    few = ", ".join(m for m, count in counts.items() if count < most)
     told = {m: max(n, one.task.tuned.get(m.partition("[")[0], 0)) for m, n in counts.items()}
     if min(told.values()) == max(told.values()):
-        said = f"{max(told.values())} recipes were tried with each mechanism, and of {few} not all "
-        return [f"{one.task.name}: {said}are recorded ({least} and more)"]
+        some = ", ".join(f"{m} {n}" for m, n in counts.items() if n < told[m])
+        said = f"{max(told.values())} recipes were tried with each mechanism, fewer are recorded of"
+        return [f"{one.task.name}: {said} {some}"]
+    few = ", ".join(m for m, count in counts.items() if count < most)
     unequal = f"unequal numbers of trials, {least} to {most} recipes; fewer with {few}"
     return [f"{one.task.name}: {unequal}"]
 
 
 def worst_for(one: Tried, of: Collection[str] | None = None) -> list[str]:
     """With which mechanisms, of those asked for, every other recipe was better on dev than the
-    common one.
+    common one, of those that were tried on its machine; nothing of a former common one.
     """
+    if one.former:
+        return []
     sign = 1 if HIGHER_IS_BETTER.get(one.metric, True) else -1
     others = [j.singles for j in judged(one) if j.recipe != COMMON]
     found = [
@@ -106,7 +111,8 @@ def worst_for(one: Tried, of: Collection[str] | None = None) -> list[str]:
         if len(own := [singles[m] for singles in others if m in singles]) > 2
         and all(sign * gain > 0 for gain in own)
     ]
-    worst = f"the common recipe is the worst of all on the dev split with {', '.join(found)}"
+    count = len(one.recipes)
+    worst = f"the common recipe is the worst of {count} on the dev split with {', '.join(found)}"
     return [f"{one.task.name}: {worst}, so that others gain by it"] if found else []
 
 
@@ -124,21 +130,40 @@ def of_tuning(found: Sequence[Tried]) -> list[str]:
     ]
 
 
+def beside(c: Conclusion, source: Source) -> list[str]:
+    """Whether its baseline was a weak one, and how its recipes were tried: a line each."""
+    return [*outdone(c, source.conclusions), *of_conclusion(c, tuned(source)[0])]
+
+
 def of_conclusion(c: Conclusion, every: Iterable[Tried]) -> list[str]:
-    """What of the grids must be known beside a comparison, on whatever machine they were tried.
+    """What of the grids must be known beside a comparison, wherever tried, a line for each task.
 
     `at_edges` of the recipes of its models, of another optimiser's none; and where these are the
     common one, of that `best_at_edges` and, for its models, `worst_for`.
     """
-    lines: list[str] = []
+    said: dict[str, dict[str, list[str]]] = {}
     for one in every:
-        some = [pair for pair in c.comparisons if pair.task == one.task.name]
-        of_grid = one.base.optimiser
-        for recipe in (recipe for pair in some for recipe in pair.design["recipes"]):
-            if recipe.get("optimiser", of_grid) == of_grid:
-                lines += at_edges(one, recipe)
+        task, grid = one.task.name, one.base.optimiser
+        some = [pair for pair in c.comparisons if pair.task == task]
+        by_line = said.setdefault(task, {})
+        for pair in some:
+            for model, recipe in zip(pair.design["models"], pair.design["recipes"], strict=True):
+                if recipe.get("optimiser", grid) == grid:
+                    for line in at_edges(one, recipe):
+                        by_line.setdefault(line.removeprefix(f"{task}: "), []).append(model)
         usual = [run for pair in some for run in pair.runs if by_common_recipe(run)]
         if usual:
             names = {mechanism_of(str(run["model"])) for run in usual}
-            lines += [*best_at_edges(one), *worst_for(one, names)]
-    return list(dict.fromkeys(lines))
+            for line in (*best_at_edges(one), *worst_for(one, names)):
+                by_line.setdefault(line.removeprefix(f"{task}: "), [])
+    everyone = {*c.models, c.baseline}
+    return [
+        f"{task}: {'; '.join(_by_whom(line, set(who), everyone) for line, who in lines.items())}"
+        for task, lines in said.items()
+        if lines
+    ]
+
+
+def _by_whom(line: str, some: Set[str], everyone: Set[str]) -> str:
+    """Of the edge of a recipe that only some models have it is told which."""
+    return line if some in (set(), everyone) else f"{', '.join(sorted(some))}: {line}"

@@ -350,7 +350,8 @@ def beside(pages: Sequence[Corpora], place: Output) -> Shown:
         place.table("printed", *printed.table(found), (0, 1, 2, 7, 8)),
         remark(
             "Gap: here less printed, in points where it is an accuracy. Known to differ: here "
-            "/ there, by the records and by what the paper or its program says. By the recipes "
+            "/ there, by the records and by what the paper or its program says; heads, batch and "
+            "optimiser as in the recipe called paper. By the recipes "
             "paper and released models differ from each other as the papers' do. Where the test "
             "set chose the epoch, as in those papers, the same runs by dev's epoch stand behind "
             "the gap: what is lost is no merit of a model."

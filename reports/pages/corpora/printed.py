@@ -58,8 +58,8 @@ class Beside:
 
     @property
     def gap(self) -> float:
-        """What is reached here less what is printed, in the paper's unit: points, of accuracies."""
-        return self.model.unit.scale * self.model.mean - self.printed.summary.mean
+        """`PrintedAccuracy.gap` of what is reached here."""
+        return self.printed.gap(self.model.mean, self.model.unit)
 
     @property
     def _there(self) -> dict[str, Any]:
@@ -130,7 +130,7 @@ class Beside:
 
 def _trained(recipe: Mapping[str, Any]) -> dict[str, Any]:
     """What of a recipe is shown where a paper's is another; None for what a record has not."""
-    kept = {name: recipe.get(name) for name in ("heads", "dropout", "batch")}
+    kept = {name: recipe.get(name) for name in ("heads", "batch")}
     rate = recipe.get("rate")
     found = None if rate is None else f"{recipe.get('optimiser', 'adamw')} {rate:g}"
     return {**kept, "optimiser": found}

@@ -10,7 +10,8 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
@@ -323,14 +324,21 @@ def _each(counts: Mapping[str, int]) -> str:
 
 def tuned(source: Source, device: str | None = None) -> tuple[list[Tried], list[str]]:
     """What the folder ``tuning`` of the report's journals holds, and what it lacks: `tried`."""
+    records, warnings = _read(source.folders)
+    found, left = tried(records, device)
+    return found, [*warnings, *left]
+
+
+@lru_cache(maxsize=1)
+def _read(folders: tuple[Path, ...]) -> tuple[list[Mapping[str, Any]], list[str]]:
+    """Records and warnings; every page of a comparison asks for them."""
     records: list[Mapping[str, Any]] = []
     warnings: list[str] = []
-    for folder in source.folders:
+    for folder in folders:
         read = journal.read(folder / FOLDER)
         warnings += [f"{folder / FOLDER}: {warning}" for warning in read.warnings]
         records += read.records
-    found, left = tried(records, device)
-    return found, [*warnings, *left]
+    return records, warnings
 
 
 def section(found: Sequence[Tried], place: Output) -> Shown:

@@ -158,7 +158,9 @@ def test_warnings_appear_when_they_must_and_only_then() -> None:
     assert clean.warnings == ()
     assert warned("one and the same test set", compared(HIGH, LOW, one_test_set=True))
     tuned = [{**RECIPE, "tuning_trials": 3}, RECIPE]
-    assert warned("unequal tuning budgets: 3 recipes", compared(HIGH, LOW, recipes=tuned))
+    assert warned(
+        "unequal tuning budgets, as declared: 3 recipes", compared(HIGH, LOW, recipes=tuned)
+    )
     faster = [RECIPE, {**RECIPE, "rate": 0.1}]
     assert warned("the recipes differ: rate 0.001 and 0.1", compared(HIGH, LOW, recipes=faster))
     narrow = [{**RECIPE, "width": 6}, RECIPE]
@@ -510,11 +512,12 @@ def test_trials_that_are_known_since_count_and_on_which_task_they_were() -> None
         return unequal_recipes({**found, "match": "width"})
 
     assert said("multi30k", "mtsa_nmt.fused") == [
-        "unequal tuning budgets: 0 recipes were tried for mtsa_nmt.fused, 2 for multi_head.sdpa"
+        "unequal tuning budgets, as declared: 0 recipes were tried for mtsa_nmt.fused, 2 for "
+        "multi_head.sdpa"
     ]
     assert said("multi30k", "mtsa_nmt.fused", rate=0.5) == []
     assert said("multi30k", "mtsa_nmt.fused", epochs=3) != [], "a ceiling was never tuned"
     (line,) = said("mtl16[domain=books]", "transformer.sdpa")
-    assert line.startswith("unequal tuning budgets: 0 recipes were tried on trec for transformer")
+    assert line.startswith("unequal tuning budgets, as declared: 0 recipes were tried on trec for ")
     (own,) = said("trec", "transformer.sdpa")
     assert "on trec" not in own

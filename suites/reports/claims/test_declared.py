@@ -198,9 +198,8 @@ def test_a_weak_baseline_is_told_in_the_ledger() -> None:
     better = [design(6, form), *runs(form, spread(7, 0.02))]
     assert "a weak baseline" not in verdict(pair).reason
     found = verdict([*pair, *better])
-    assert (
-        f"; trec: a weak baseline, other forms of {B} are better: {form}, +2.00 [" in found.reason
-    )
+    head = f"; trec: a weak baseline? Other forms of {B}, trained alike, ended higher: "
+    assert f"{head}{form} +2.00 [" in found.reason
 
 
 def test_the_sides_of_a_claim_may_be_turned() -> None:

@@ -176,8 +176,11 @@ def test_a_baseline_of_which_another_form_is_better_is_told_as_a_weak_one(source
     found = conclusions([r for some in (asked, form, other, worse) for r in some])
     (one,) = (f for f in found if f.models == (A,))
     (said,) = outdone(one, found)
-    assert said.startswith(f"trec: a weak baseline, other forms of {B} are better: multi_head_rel")
-    assert said.endswith(" points, better (heads.toml)")
+    head = f"trec: a weak baseline? Other forms of {B}, trained alike, ended higher: "
+    assert said.startswith(f"{head}multi_head_released.sdpa +10.00 [")
+    assert said.endswith(" points, exploratory: better (heads.toml)")
+    wide = conclusions(compared("w", {**COMMON, "width": 600}, first=NEAR, second=LOW))
+    assert outdone(wide[0], found) == [], "trained by another recipe it is not known"
     (itself,) = (f for f in found if f.models == ("multi_head_released.sdpa",))
     assert outdone(itself, found) == [], "it is what shows it"
     page = Experiments(on(source, asked, form), Output(None, "p"))

@@ -266,7 +266,7 @@ def test_whom_the_common_recipe_suits_least_is_told() -> None:
     up = {first: 0.01, **dict.fromkeys(others, -0.01)}
     some = [*runs({}), *runs(up, dropout=0.1), *runs(up, rate=5e-4)]
     assert edges.worst_for(the_only(some)) == [], "of few that says nothing"
-    said = f"trec: the common recipe is the worst of all on the dev split with {first}, so "
+    said = f"trec: the common recipe is the worst of 4 on the dev split with {first}, so "
     assert edges.worst_for(the_only([*some, *runs(up, rate=2e-3)]))[0].startswith(said)
     assert edges.worst_for(the_only([*some, *runs({}, rate=2e-3)])) == []
 
@@ -291,8 +291,10 @@ def test_a_best_value_at_the_edge_is_told_though_it_was_not_chosen() -> None:
 def test_unequal_numbers_of_trials_are_a_warning() -> None:
     assert edges.unequal_trials(the_only([*runs({}), *runs(UP, rate=2e-3)])) == []
     some = the_only([*runs({}), *(r for r in runs(UP, rate=2e-3) if r["model"] != "mtsa.fused")])
-    tuned = "trec: 9 recipes were tried with each mechanism, and of mtsa not all are recorded"
-    assert edges.unequal_trials(some) == [f"{tuned} (1 and more)"]
+    counts = ", ".join(f"{m} {1 if m == 'mtsa' else 2}" for m in MECHANISMS)
+    assert edges.unequal_trials(some) == [
+        f"trec: 9 recipes were tried with each mechanism, fewer are recorded of {counts}"
+    ]
     untold = replace(some, task=replace(some.task, tuned={}))
     assert edges.unequal_trials(untold) == [
         "trec: unequal numbers of trials, 1 to 2 recipes; fewer with mtsa"
@@ -329,8 +331,8 @@ def test_the_page_of_a_comparison_warns_of_the_recipe_that_it_used(tmp_path: Pat
     write(tmp_path / tuning.FOLDER, "Made up", some)
     report = comparison.begin(journal=str(tmp_path), device="", design="", out="", page="p")
     said = report.verdicts().plain
-    assert "trec: rate 0.001 is the smallest that was tried (0.001, 0.002)" in said
-    assert "trec: rate 0.002 is the largest that was tried (0.001, 0.002)" in said
+    assert "trec: mtsa.fused: rate 0.001 is the smallest that was tried (0.001, 0.002)" in said
+    assert "; multi_head.fused: rate 0.002 is the largest that was tried (0.001, 0.002)" in said
     assert "dropout 0.2" not in said
 
 
@@ -351,7 +353,7 @@ def test_beside_a_comparison_stands_what_was_tried_on_any_machine_with_its_model
         trained = [comparisons.run(m, 0, 0.8, recipe=recipe) for m in pair["models"]]
         return edges.of_conclusion(conclude(pair, trained), every)
 
-    worst = f"trec: the common recipe is the worst of all on the dev split with {first}, so that "
+    worst = f"trec: the common recipe is the worst of 4 on the dev split with {first}, so that "
     assert said(first, usual) == [f"{worst}others gain by it"], "0.4 was tried, though not here"
     assert said(others[-1], usual) == []
     (edge,) = said(first, {**usual, "dropout": 0.4})
