@@ -133,7 +133,8 @@ class Comparison:
         before a command's, those declared together, which share the baseline's runs, before single
         ones; then one of many replicates before one of few.
         """
-        return not self.exploratory, "plan" in self.design, self.together > 1, len(self.values)
+        planned = bool(self.design.get("plan"))
+        return not self.exploratory, planned, self.together > 1, len(self.values)
 
     @property
     def complete(self) -> bool:

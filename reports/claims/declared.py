@@ -39,7 +39,7 @@ def declared_for(claim: Claim, device: DeviceFrames) -> list[Declared]:
     p = claim.parameters
     found: dict[tuple[int, int], tuple[tuple[Any, ...], Declared]] = {}
     for family in device.conclusions:
-        planned, at = family.record.get("plan") is not None, str(family.record.get("at"))
+        at = str(family.record.get("at"))
         for c in family.comparisons:
             if c.task != p["task"] or c.metric != claim.metric:
                 continue
@@ -47,8 +47,7 @@ def declared_for(claim: Claim, device: DeviceFrames) -> list[Declared]:
             for sign, names in sides_of(claim, c.first, c.second) if c.difference else ():
                 near = -sum(names)
                 enough = c.verdict not in UNDECIDABLE
-                declared = (enough, not c.flaws, not c.exploratory, planned)
-                rank = (*declared, near, common, c.together, at)
+                rank = (enough, not c.flaws, *c.standing[:2], near, common, c.together, at)
                 best = found.get(names)
                 if best is None or rank > best[0]:
                     found[names] = (rank, (family, c, sign))
