@@ -48,7 +48,8 @@ def unequal_recipes(design: Record) -> list[str]:
         where = f" on {TUNED_ON}" if elsewhere else ""
         were = "recipe was" if tried == 1 else "recipes were"
         out.append(
-            f"unequal tuning budgets, as declared: {tried} {were} tried{where} for {design['models'][0]}, {others} for {design['models'][1]}"
+            f"unequal tuning budgets, as declared: {tried} {were} tried{where} for "
+            f"{design['models'][0]}, {others} for {design['models'][1]}"
         )
     ignored = {*HOW_FOUND} | ({"width"} if design["match"] == "parameters" else set())
     unequal = [
