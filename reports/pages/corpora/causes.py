@@ -64,8 +64,6 @@ def _of_one_cause(first: ModelRuns, second: ModelRuns) -> str | None:
     if len(unlike) != 1 or unlike[0] not in CAUSES:
         return None
     (cause,) = unlike
-    if (cause == "examples") != (first.task != second.task):
-        return None
     # The digest of data counts the vectors among them.
     return None if cause not in ("vectors", "examples") and len(texts) > 1 else cause
 
