@@ -12,7 +12,7 @@ from reports.core.against import Against, against
 from reports.core.page import Output, Shown, remark, says, together
 from reports.core.tables import Saved
 from reports.core.trained import ModelRuns, TaskRuns
-from reports.pages.corpora.printed import COMPONENTS, LESS, Beside
+from reports.pages.corpora.printed import CALLED, COMPONENTS, LESS, Beside
 from reports.pages.corpora.tables import NUMBERS, head
 
 CAUSES = {
@@ -193,12 +193,12 @@ def unmeasured(found: Sequence[Beside], machines: Sequence[Iterable[Sequence[Tas
     }
     said = []
     for one in found:
-        m, names = one.model, ", ".join(one.known) or "nothing known"
+        m, names = one.model, ", ".join(CALLED.get(name, name) for name in one.known)
         asked = m.recipe in ("paper", "released") and one.keyless is None
         measured = any((m.task, m.model, name) in told for name in one.known)
         if asked and one.gap < -FAR * m.unit.scale and not measured:
             gap = f"{one.gap:+.{one.printed.digits}f}"
-            said.append(f"{m.task}, {m.recipe}, {m.model} {gap} ({names})")
+            said.append(f"{m.task}, {m.recipe}, {m.model} {gap} ({names or 'nothing'})")
     what = "Far below print by a paper's own recipe, while nothing that is known to differ (in"
     told_once = "; ".join(dict.fromkeys(said))
     return f"{what} parentheses) was measured for that model: {told_once}." if said else ""

@@ -43,6 +43,8 @@ BOTH = "concat"
 BY_DEV = "by dev's epoch"
 """What is reached where dev chooses the epoch, beside the best over time on the test set."""
 HOW = {"dev": "dev", "best-on-test": "the test set"}
+CALLED = {"choose": "epoch by", "tokens": "vectors of GloVe"}
+"""Names of what differs that don't say it."""
 LESS: Mapping[str, str] = {"sst5_phrases": "sst5"}
 """Tasks with the dev and test examples of another, and more training examples than that."""
 
@@ -117,12 +119,11 @@ class Beside:
     @property
     def known_text(self) -> str:
         """``vectors 100-d / 300-d; steps 1,694 / 80,000``: here and there."""
-        called = {"choose": "epoch by", "tokens": "vectors of GloVe"}
         said = []
         for name, ends in self.known.items():
             form = "{:,}-d" if name == "vectors" else "{}" if isinstance(ends[0], str) else "{:,}"
             here, there = (form.format(HOW.get(str(end), end)) for end in ends)
-            said.append(f"{called.get(name, name)} {here} / {there}")
+            said.append(f"{CALLED.get(name, name)} {here} / {there}")
         if self.keyless is not None:
             said.insert(0, f"{100 * self.keyless:.1f} % of the texts are one word: {WITHOUT_KEY}")
         return "; ".join(said)
