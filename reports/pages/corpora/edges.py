@@ -11,12 +11,13 @@ from harness.train.task import HIGHER_IS_BETTER, by_common_recipe
 from reports.core.against import outdone
 from reports.core.source import Source
 from reports.core.style import mechanism_of
-from reports.pages.corpora.tuning import COMMON, Tried, judged, tuned
+from reports.pages.corpora.trials import COMMON, Tried
+from reports.pages.corpora.tuning import judged, tuned
 
 
 def _grids(one: Tried) -> dict[str, list[float]]:
     """By field the numbers that were tried, two or more, in their order."""
-    every = [*one.trials, *one.elsewhere]
+    every = one.everywhere
     names = dict.fromkeys(name for t in every for name in t.settings)
     found = {}
     for name in names.keys() - {*CEILINGS, *HOW_FOUND}:

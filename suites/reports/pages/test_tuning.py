@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from harness.train.task import task
 from reports.core.page import Output
 from reports.core.source import find
 from reports.pages.comparison import page as comparison
-from reports.pages.corpora import edges, page, tuning
+from reports.pages.corpora import edges, page, trials, tuning
 from suites.support import comparisons
 from suites.support.command_line import ROOT
 from suites.support.report_records import fingerprint, write
@@ -54,8 +54,8 @@ def runs(changed: Mapping[str, float], seed: int = 100, **recipe: Any) -> list[d
     return [run(m, BASE[m] + changed.get(m, 0.0), seed=seed, **recipe) for m in MECHANISMS]
 
 
-def the_only(records: list[dict[str, Any]]) -> tuning.Tried:
-    (one,), left = tuning.tried(records)
+def the_only(records: list[dict[str, Any]]) -> trials.Tried:
+    (one,), left = trials.tried(records)
     assert left == []
     return one
 
@@ -100,7 +100,7 @@ def test_the_newest_finished_run_counts_and_other_data_are_another_question() ->
     found = tuning.judged(one)
     assert found[0].singles == pytest.approx(UP)
     assert "Without a score" not in tuning.sentence(one, found)
-    several, _ = tuning.tried([*runs({}), *({**r, "data": "other"} for r in runs(UP, rate=2e-3))])
+    several, _ = trials.tried([*runs({}), *({**r, "data": "other"} for r in runs(UP, rate=2e-3))])
     assert [len(t.recipes) for t in several] == [1, 1]
 
 
@@ -110,21 +110,21 @@ def test_trials_against_a_former_common_recipe_stay_what_they_were() -> None:
     assert [r.dropout for r in (*sick.former, sick.recipe)] == [0.3, 0.1]
     then = [run(m, BASE[m], sick.name, dropout=0.3) for m in MECHANISMS]
     now = [run(m, BASE[m] + UP[m], sick.name) for m in MECHANISMS[1:]]
-    (one,), _ = tuning.tried([*then, *now])
+    (one,), _ = trials.tried([*then, *now])
     assert one.recipes == ["common recipe", "dropout=0.1"]
     assert one.former == "dropout=0.3"
     (judged,) = tuning.judged(one)
     assert judged.difference.difference == pytest.approx(0.01)
     assert tuning.sentence(one, [judged]).endswith("dropout=0.1 is the common recipe now.")
-    (one,), _ = tuning.tried([*then[1:], *now])  # as many: against today's
+    (one,), _ = trials.tried([*then[1:], *now])  # as many: against today's
     assert one.recipes == ["common recipe", "dropout=0.3"]
     assert one.former == ""
     besides = [run(m, BASE[m], sick.name, dropout=0.3, rate=2e-3) for m in MECHANISMS[1:]]
-    (one,), left = tuning.tried([*then[1:], *now, *besides])  # as many, but more against that one
+    (one,), left = trials.tried([*then[1:], *now, *besides])  # as many, but more against that one
     assert one.recipes == ["common recipe", "dropout=0.1", "rate=0.002"]
     assert (one.former, left) == ("dropout=0.3", [])
     failed = [{**r, "status": "timeout"} for r in now]
-    (one,), _ = tuning.tried([*then[2:], *failed])  # what has no score is no base
+    (one,), _ = trials.tried([*then[2:], *failed])  # what has no score is no base
     assert one.former == "dropout=0.3"
 
 
@@ -133,7 +133,7 @@ def test_trials_against_another_common_recipe_are_left_out_and_told() -> None:
     then = [run(m, BASE[m], sick.name, dropout=0.3) for m in MECHANISMS]
     worse = [run(m, BASE[m] - UP[m], sick.name, dropout=0.3, rate=2e-3) for m in MECHANISMS]
     later = [run(m, BASE[m] + UP[m], sick.name, rate=2e-3) for m in MECHANISMS]
-    (one,), left = tuning.tried([*then, *worse, *later])
+    (one,), left = trials.tried([*then, *worse, *later])
     assert one.recipes == ["common recipe", "rate=0.002"]
     assert left == [
         "sick_relatedness: 6 of 18 trials have another common recipe than the others; left out: "
@@ -209,7 +209,7 @@ def test_with_few_mechanisms_or_recipes_nothing_is_concluded(count: int) -> None
     ],
 )
 def test_an_odd_record_is_left_out_and_told(more: dict[str, Any], says: str) -> None:
-    found, left = tuning.tried([*runs({}), {**run("mtsa", 0.5, rate=2e-3), **more}])
+    found, left = trials.tried([*runs({}), {**run("mtsa", 0.5, rate=2e-3), **more}])
     assert [one.recipes for one in found] == [["common recipe"]]
     assert len(left) == 1
     assert says in left[0]
@@ -218,7 +218,7 @@ def test_an_odd_record_is_left_out_and_told(more: dict[str, Any], says: str) -> 
 def test_a_variant_stands_for_a_mechanism_that_was_not_tried_itself() -> None:
     both = [run(m, 0.5, rate=r) for m in ("mtsa", "disa") for r in (1e-3, 2e-3)]
     model = "disa.fused[scale=identity]"
-    found, left = tuning.tried([{**r, "model": model} if "disa" in r["model"] else r for r in both])
+    found, left = trials.tried([{**r, "model": model} if "disa" in r["model"] else r for r in both])
     assert not left
     assert found[0].mechanisms == ["mtsa", "disa[scale=identity]"]
     assert set(found[0].budgets.values()) == {2}
@@ -293,7 +293,7 @@ def test_unequal_numbers_of_trials_are_a_warning() -> None:
     some = the_only([*runs({}), *(r for r in runs(UP, rate=2e-3) if r["model"] != "mtsa.fused")])
     counts = ", ".join(f"{m} {1 if m == 'mtsa' else 2}" for m in MECHANISMS)
     assert edges.unequal_trials(some) == [
-        f"trec: 9 recipes were tried with each mechanism, fewer are recorded of {counts}"
+        f"trec: 10 recipes were tried with each mechanism, fewer are recorded of {counts}"
     ]
     untold = replace(some, task=replace(some.task, tuned={}))
     assert edges.unequal_trials(untold) == [
@@ -301,7 +301,7 @@ def test_unequal_numbers_of_trials_are_a_warning() -> None:
     ]
     there = [{**one, "fingerprint": "other"} for one in runs(UP, rate=2e-3)]
     every = [*runs({}), *(r for r in runs(UP, rate=2e-3) if r["model"] != "mtsa.fused"), *there]
-    assert [edges.unequal_trials(one) for one in tuning.tried(every)[0]] == [[], []], "anywhere"
+    assert [edges.unequal_trials(one) for one in trials.tried(every)[0]] == [[], []], "anywhere"
 
 
 def test_the_page_shows_them_where_the_journal_has_them(tmp_path: Path) -> None:
@@ -342,9 +342,9 @@ def test_beside_a_comparison_stands_what_was_tried_on_any_machine_with_its_model
     some = [*runs({}), *runs(up, dropout=0.1), *runs(up, rate=5e-4), *runs(up, rate=2e-3)]
     down = dict.fromkeys(MECHANISMS, -0.01)
     there = [{**one, "fingerprint": "other"} for one in [*runs({}), *runs(down, dropout=0.4)]]
-    every, left = tuning.tried([*some, *there])
+    every, left = trials.tried([*some, *there])
     assert (len(every), left) == (2, [])
-    assert [t.task.name for t in tuning.tried([*some, *there], "other")[0]] == ["trec"]
+    assert [t.task.name for t in trials.tried([*some, *there], "other")[0]] == ["trec"]
     usual = task("trec").recipe.as_dict()
 
     def said(model: str, recipe: dict[str, Any]) -> list[str]:
@@ -366,26 +366,28 @@ def tried_by(recipe: dict[str, Any]) -> str:
     return digest({k: v for k, v in identity(recipe).items() if k not in CEILINGS})
 
 
-def resolved(part: Part) -> tuple[str, str]:
-    """A part's task, and its recipe whatever the task's common one is."""
-    one = task(part.tasks[0])
-    (settings,) = parse_settings(part.recipe, [["any"]], one.recipes, one.name)
-    return one.name, tried_by(changed(one.recipe, settings).as_dict())
+def resolved(part: Part) -> Iterator[tuple[str, str]]:
+    """A part's tasks, and its recipe whatever the task's common one is."""
+    for one in map(task, part.tasks):
+        (settings,) = parse_settings(part.recipe, [["any"]], one.recipes, one.name)
+        yield one.name, tried_by(changed(one.recipe, settings).as_dict())
 
 
 def test_what_is_published_are_the_plans_trials_as_many_of_every_mechanism_as_its_task_counts() -> (
     None
 ):
-    every, more, trained = (
-        read_file(ROOT / "plans" / f"{name}.toml")[0] for name in ("tuning", "tuning-more", "cpu")
+    every, more, edge, trained = (
+        read_file(ROOT / "plans" / f"{name}.toml")[0]
+        for name in ("tuning", "tuning-more", "tuning-edges", "cpu")
     )
-    assert {part.seeds for part in (*every, *more)} == {(100,)}
+    assert {part.seeds for part in (*every, *more, *edge)} == {(100,)}
     assert all(100 not in (part.seeds or ()) for part in trained), "a seed of its own"
     assert {frozenset(part.models) for part in every} == {frozenset((*EARLIER, *LATER))}
     published = [dict(r) for r in journal.read(ROOT / PUBLISHED).records]
     made = [r for r in published if r["kind"] == "run" and r["task"] != "wnut17"]
-    assert {(r["task"], tried_by(r["recipe"])) for r in made} == set(map(resolved, every + more))
-    found, left = tuning.tried(published)
+    planned = {one for part in (*every, *more, *edge) for one in resolved(part)}
+    assert {(r["task"], tried_by(r["recipe"])) for r in made} == planned
+    found, left = trials.tried(published)
     assert left == []
     budgets = {one.task.name: one.budgets for one in found}
     for name in ("trec", "sick_relatedness"):

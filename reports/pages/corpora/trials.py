@@ -1,0 +1,211 @@
+"""Recipes that were tried for the common one: what records say was tried, by task and machine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from harness.errors import UsageError
+from harness.experiments.replicates import Unit, unit_of
+from harness.records.schema import digest
+from harness.train.recipe import CEILINGS, Recipe, changes, identity
+from harness.train.task import Task, task
+from reports.core.style import mechanism_of
+
+COMMON = "common recipe"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run: a mechanism by a recipe.
+
+    `dev` is the metric of the dev split at the epoch that the dev split chose, nan for a run that
+    failed; `recipe` what the settings change of the common one that it was tried against.
+    """
+
+    mechanism: str
+    settings: Mapping[str, Any]
+    seed: int
+    dev: float
+    status: str
+    at: str
+    recipe: str = ""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """The recipes that were tried on one task: the newest trial of each mechanism, recipe and seed.
+
+    `base` is the common one that they were tried against, today's or a former one; `others` what
+    was tried of the same data on other machines.
+    """
+
+    task: Task
+    trials: tuple[Trial, ...]
+    base: Recipe
+    others: tuple[Tried, ...] = ()
+
+    @property
+    def everywhere(self) -> list[Trial]:
+        """Trials on all machines."""
+        return [*self.trials, *(t for other in self.others for t in other.trials)]
+
+    @property
+    def metric(self) -> str:
+        """The task's first."""
+        return self.task.metrics[0]
+
+    @property
+    def unit(self) -> Unit:
+        """How the metric is written."""
+        return unit_of(self.metric)
+
+    @property
+    def former(self) -> str:
+        """What the common recipe that they were tried against changes of today's, if it does."""
+        return ", ".join(changes(self.base.as_dict(), self.task.recipe))
+
+    @property
+    def common(self) -> str:
+        """``common recipe``, ``former common recipe (dropout=0.3)``."""
+        return f"former {COMMON} ({self.former})" if self.former else COMMON
+
+    @property
+    def mechanisms(self) -> list[str]:
+        """All that were tried with any of them, in the order in which they were."""
+        return list(dict.fromkeys(t.mechanism for t in self.trials))
+
+    @property
+    def recipes(self) -> list[str]:
+        """The common one first."""
+        return sorted({t.recipe for t in self.trials}, key=lambda name: (name != COMMON, name))
+
+    @property
+    def budgets(self) -> dict[str, int]:
+        """By mechanism, with how many recipes it was tried anywhere, whatever became of it."""
+        found: dict[str, set[str]] = {m: set() for m in self.mechanisms}
+        for t in self.everywhere:
+            own = {k: v for k, v in identity(t.settings).items() if k not in CEILINGS}
+            found.get(t.mechanism, set()).add(digest(own))
+        return {m: len(recipes) for m, recipes in found.items()}
+
+    def scores(self, recipe: str) -> dict[str, dict[int, float]]:
+        """Of the finished trials of a recipe, by mechanism and seed."""
+        found: dict[str, dict[int, float]] = {}
+        for t in self.trials:
+            if t.recipe == recipe and not math.isnan(t.dev):
+                found.setdefault(t.mechanism, {})[t.seed] = t.dev
+        return found
+
+
+def trial_of(run: Mapping[str, Any]) -> Trial | str:
+    """A run's record as a trial, or why it is none."""
+    if run.get("task") is None or run.get("recipe") is None:
+        return f"run {run['key']} names no task or recipe"
+    try:
+        metric = task(run["task"]).metrics[0]
+    except UsageError as error:
+        return f"run {run['key']}: {error}"
+    dev = math.nan
+    if run["status"] == "ok":
+        chosen = [e.get("dev") or {} for e in run["epochs"] if e["epoch"] == run["chosen_epoch"]]
+        dev = float(chosen[0].get(metric, math.nan)) if chosen else math.nan
+        if not math.isfinite(dev):
+            return f"run {run['key']} has no {metric} of the dev split"
+    model, *options = run["model"].partition("[")
+    mechanism = mechanism_of(model) + "".join(options)
+    return Trial(mechanism, run["recipe"], run["seed"], dev, run["status"], str(run.get("at")))
+
+
+def tried(
+    records: Iterable[Mapping[str, Any]], device: str | None = None
+) -> tuple[list[Tried], list[str]]:
+    """By task (vectors, data and device) what was tried, and what of the journal was left out.
+
+    Parameters
+    ----------
+    device : str, optional
+        Only what was tried there, by its key.
+    """
+    groups: dict[tuple[Any, ...], dict[tuple[Any, ...], Trial]] = {}
+    left: list[str] = []
+    for r in records:
+        if r["kind"] != "run":
+            continue
+        one = trial_of(r)
+        if isinstance(one, str):
+            if device in (None, r.get("fingerprint")):
+                left.append(f"{one}; left out")
+            continue
+        newest = groups.setdefault(
+            tuple(map(r.get, ("task", "vectors", "data", "fingerprint"))), {}
+        )
+        key = (one.mechanism, digest(identity(one.settings)), one.seed)
+        # What is finished is not undone by a later run that failed.
+        rank = (not math.isnan(one.dev), one.at)
+        before = newest.get(key)
+        if before is None or rank >= (not math.isnan(before.dev), before.at):
+            newest[key] = one
+    every = {}
+    for at, trials in groups.items():
+        name, shown = at[0], device in (None, at[-1])
+        # A variant stands for its mechanism where that was not tried itself.
+        whole = {t.mechanism for t in trials.values()}
+        own = [
+            t for t in trials.values() if t.mechanism.partition("[")[0] not in whole - {t.mechanism}
+        ]
+        if shown and (variants := sorted(whole - {t.mechanism for t in own})):
+            left.append(f"{name}: {', '.join(variants)}: variants of what was tried; left out")
+        every[at], others = _against_common(task(name), own)
+        if shown and others:
+            left.append(
+                f"{name}: {others} of {others + len(every[at].trials)} trials have another common "
+                "recipe than the others; left out: give them a journal of their own"
+            )
+    found = []
+    for at, here in every.items():
+        if device in (None, at[-1]):
+            alike = (other for of, other in every.items() if of != at and _same_data(of, at))
+            found.append(replace(here, others=tuple(alike)))
+    return found, left
+
+
+def _same_data(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    """Whether task and vectors are the same, and the data as far as both records tell them."""
+    (name, vectors, data, _), (task_too, vectors_too, data_too, _) = one, other
+    return (name, vectors) == (task_too, vectors_too) and (
+        data == data_too or not (data and data_too)
+    )
+
+
+def _against_common(of: Task, trials: Sequence[Trial]) -> tuple[Tried, int]:
+    """Against the common recipe, today's or a former one, that more mechanisms have finished with.
+
+    Of equals, that against which more was tried. Left out, and counted, is what changes more of
+    that than of another common recipe: it was tried against that.
+    """
+    every = (of.recipe, *of.former)
+    # A ceiling of epochs is nothing that was tried.
+    changed = [
+        {r: changes({**t.settings, **{c: getattr(r, c) for c in CEILINGS}}, r) for r in every}
+        for t in trials
+    ]
+
+    def against(common: Recipe) -> list[bool]:
+        # A common recipe was tried against the others too.
+        return [not 0 < min(map(len, c.values())) < len(c[common]) for c in changed]
+
+    def rank(common: Recipe) -> tuple[int, int]:
+        pairs = zip(trials, changed, strict=True)
+        finished = {t.mechanism for t, c in pairs if not math.isnan(t.dev) and not c[common]}
+        return len(finished), sum(against(common))
+
+    common = max(every, key=rank)
+    mine = [
+        replace(t, recipe=", ".join(c[common]) or COMMON)
+        for t, c, fits in zip(trials, changed, against(common), strict=True)
+        if fits
+    ]
+    return Tried(of, tuple(mine), common), len(trials) - len(mine)
