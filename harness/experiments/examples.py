@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from harness.experiments.replicates import (
@@ -88,6 +89,10 @@ class ByExamples:
     values: tuple[tuple[int, float, float], ...]
     pairs: tuple[tuple[int, int | None, float], ...]  # see `KeptPairs`
     crossed: Crossed | None
+
+    def mean(self, side: int) -> float:
+        """Of `values`, of the first model (0) or the second (1); nan without any."""
+        return fmean(row[1 + side] for row in self.values) if self.values else math.nan
 
 
 def metric_of(metric: str, of: Predictions, where: np.ndarray | None = None) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import statistics
 from collections.abc import Callable, Sequence
 
 from harness.experiments.conclusion import Comparison, Conclusion
@@ -140,8 +139,7 @@ def _mean(c: Comparison) -> float:
 
 def _mean_unseen(c: Comparison) -> float:
     """Of the first, without the test examples that stand in its training set."""
-    values = c.examples.values if c.examples is not None else ()
-    return statistics.fmean(first for _, first, _ in values) if values else _mean(c)
+    return c.examples.mean(0) if c.examples is not None and c.examples.values else _mean(c)
 
 
 def _counted(tasks: Sequence[str], unlike: Sequence[str], family: str) -> str:

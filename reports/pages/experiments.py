@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -14,10 +14,12 @@ from harness.experiments.tables import COSTS, cost_rows, of_examples, statistics
 from harness.stats import MeanDifference
 from harness.train.task import known_tasks
 from reports.contents import page_of
+from reports.core.against import outdone
 from reports.core.page import Shown, SourcePage, remark, says, together
 from reports.core.recipes import trained_with
 from reports.core.tables import Cell, under
 from reports.pages.corpora import edges
+from reports.pages.corpora.tuning import tuned
 from reports.pages.size.accuracy import verdict_cell
 
 WORDS = (0, 1, 2, 3)
@@ -86,13 +88,14 @@ class Experiments(SourcePage):
     @cached_property
     def _every(self) -> list[dict[str, Any]]:
         """Of every device; asked for by each piece of the page."""
-        find_page = page_of(self.source)
+        find_page, (tried, _) = page_of(self.source), tuned(self.source)
+        every = self.source.conclusions
         return [
-            _row(one, edges.beside(one, self.source))
-            | {"instead": _instead(one, device.conclusions)}
+            _row(one, [*outdone(one, every), *edges.of_conclusion(one, tried)])
+            | {"instead": instead}
             | {"device": device.made_on(one.runs), "page": find_page("comparison", one.key)}
             for device in self.source.devices
-            for one in device.conclusions
+            for one, instead in zip(device.conclusions, _instead(device.conclusions), strict=True)
         ]
 
 
@@ -129,10 +132,10 @@ def _row(conclusion: Conclusion, more: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _instead(one: Conclusion, every: Sequence[Conclusion]) -> str:
-    """That another family has all its comparisons, of the same runs, and is told instead.
+def _instead(every: Sequence[Conclusion]) -> list[str]:
+    """Of each family that another has all its comparisons, of the same runs, and is told instead.
 
-    As its `Comparison.standing` is higher, or it was declared later.
+    As its `Comparison.standing` is higher, or it was declared later; empty where none is.
     """
     ranked = [
         {
@@ -141,11 +144,14 @@ def _instead(one: Conclusion, every: Sequence[Conclusion]) -> str:
         }
         for place, family in enumerate(every)
     ]
-    (mine,) = (found for family, found in zip(every, ranked, strict=True) if family is one)
-    for other, theirs in zip(reversed(every), reversed(ranked), strict=True):
-        if mine.keys() <= theirs.keys() and all(theirs[at] > rank for at, rank in mine.items()):
-            return f"told elsewhere as judged in: {other.title}"
-    return ""
+
+    def told_in(mine: Mapping[Any, Any]) -> str:
+        for family, its in zip(reversed(every), reversed(ranked), strict=True):
+            if all(at in its and its[at] > rank for at, rank in mine.items()):
+                return f"told elsewhere as judged in: {family.title}"
+        return ""
+
+    return [told_in(mine) for mine in ranked]
 
 
 def _beside(conclusion: Conclusion) -> list[str]:

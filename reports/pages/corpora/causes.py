@@ -171,28 +171,27 @@ def cut_short(machines: Sequence[Iterable[Sequence[TaskRuns]]]) -> list[str]:
     said = []
     for whole in every:
         setting = _setting(whole)
-        alike = (
-            _setting(one)
-            for one in every
-            if (one.model, one.task) == (whole.model, whole.task) and setting["patience"] == ALL
-        )
+        if setting.get("patience") != ALL:
+            continue
+        of = (whole.model, whole.task)
+        alike = (_setting(one) for one in every if (one.model, one.task) == of)
         shorter = {one["patience"] for one in alike if {**one, "patience": ALL} == setting} - {ALL}
         for patience in sorted(shorter):
             said += [_cut(whole, run, patience) for run in whole.runs]
     return list(dict.fromkeys(said))
 
 
-def unmeasured(found: Sequence[Beside], machines: Sequence[Iterable[Sequence[TaskRuns]]]) -> str:
+def unmeasured(printed: Sequence[Beside], found: Iterable[tuple[str, TaskRuns, Against]]) -> str:
     """Which models are far below print by a paper's recipe, without one known difference measured.
 
     Empty if none is; a task at a time, with what is known to differ.
     """
     told = {
         (pair.model.task, pair.model.model, "steps" if cause == "patience" else cause)
-        for cause, _, pair in over(machines)
+        for cause, _, pair in found
     }
     said = []
-    for one in found:
+    for one in printed:
         m, names = one.model, ", ".join(CALLED.get(name, name) for name in one.known)
         asked = m.recipe in ("paper", "released") and one.keyless is None
         measured = any((m.task, m.model, name) in told for name in one.known)
@@ -241,7 +240,8 @@ def section(
     machines: Sequence[Sequence[Sequence[TaskRuns]]], printed: Sequence[Beside], place: Output
 ) -> Shown:
     """The table with what it says, what patience would have lost, and what has no cause yet."""
-    found, left = over(machines), says(filter(None, [unmeasured(printed, machines)]))
+    found = over(machines)
+    left = says(filter(None, [unmeasured(printed, found)]))
     if not found:
         return together(left, remark(NONE))
     return together(

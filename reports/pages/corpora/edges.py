@@ -8,11 +8,9 @@ from typing import Any
 from harness.experiments.conclusion import Conclusion
 from harness.train.recipe import CEILINGS, HOW_FOUND
 from harness.train.task import HIGHER_IS_BETTER, by_common_recipe
-from reports.core.against import outdone
-from reports.core.source import Source
 from reports.core.style import mechanism_of
 from reports.pages.corpora.trials import COMMON, Tried
-from reports.pages.corpora.tuning import judged, tuned
+from reports.pages.corpora.tuning import judged
 
 
 def _grids(one: Tried) -> dict[str, list[float]]:
@@ -129,11 +127,6 @@ def of_tuning(found: Sequence[Tried]) -> list[str]:
             *worst_for(one),
         )
     ]
-
-
-def beside(c: Conclusion, source: Source) -> list[str]:
-    """Whether its baseline was a weak one, and how its recipes were tried: a line each."""
-    return [*outdone(c, source.conclusions), *of_conclusion(c, tuned(source)[0])]
 
 
 def of_conclusion(c: Conclusion, every: Iterable[Tried]) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -43,7 +42,7 @@ def unseen(model: ModelRuns, conclusions: Iterable[Conclusion]) -> float | None:
         for side, name in enumerate((c.first, c.second)):
             theirs = {run["key"] for run in c.runs if run["model"] == name}
             if name == model.model and theirs == keys:
-                return statistics.fmean(row[1 + side] for row in c.examples.values)
+                return c.examples.mean(side)
     return None
 
 

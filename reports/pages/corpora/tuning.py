@@ -9,8 +9,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from harness.records import journal
@@ -147,21 +146,14 @@ def _each(counts: Mapping[str, int]) -> str:
 
 def tuned(source: Source, device: str | None = None) -> tuple[list[Tried], list[str]]:
     """What the folder ``tuning`` of the report's journals holds, and what it lacks: `tried`."""
-    records, warnings = _read(source.folders)
-    found, left = tried(records, device)
-    return found, [*warnings, *left]
-
-
-@lru_cache(maxsize=1)
-def _read(folders: tuple[Path, ...]) -> tuple[list[Mapping[str, Any]], list[str]]:
-    """Records and warnings; every page of a comparison asks for them."""
     records: list[Mapping[str, Any]] = []
     warnings: list[str] = []
-    for folder in folders:
+    for folder in source.folders:
         read = journal.read(folder / FOLDER)
         warnings += [f"{folder / FOLDER}: {warning}" for warning in read.warnings]
         records += read.records
-    return records, warnings
+    found, left = tried(records, device)
+    return found, [*warnings, *left]
 
 
 def section(found: Sequence[Tried], place: Output) -> Shown:

@@ -122,15 +122,15 @@ def test_a_large_gap_by_a_papers_recipe_of_which_no_cause_was_measured_is_told()
     near = [{**run, "test": {"accuracy": 0.92}} for run in near]
     other = trained("bi_lstm.packed", common, mean=0.9)
     tasks = tasks_by_recipe([*far, *near, *other])
-    said = causes.unmeasured(printed.beside(tasks), [tasks])
+    said = causes.unmeasured(printed.beside(tasks), causes.over([tasks]))
     assert said.endswith(
         "was measured for that model: trec, paper, mtsa.fused -3.3 (vectors, steps, examples)."
     )
     wider = trained("mtsa.fused", low, mean=0.95, vectors="glove_300d")
     tasks = tasks_by_recipe([*far, *near, *other, *wider])
-    assert causes.unmeasured(printed.beside(tasks), [tasks]) == ""
+    assert causes.unmeasured(printed.beside(tasks), causes.over([tasks])) == ""
     half = trained("mtsa.fused", replace(low, width=300), mean=0.95)
     tasks = tasks_by_recipe([*far, *half])
-    assert "paper, mtsa.fused -3.3 (" in causes.unmeasured(printed.beside(tasks), [tasks]), (
-        "no cause of it"
-    )
+    assert "paper, mtsa.fused -3.3 (" in causes.unmeasured(
+        printed.beside(tasks), causes.over([tasks])
+    ), "no cause of it"
