@@ -46,6 +46,17 @@ class Model:
         """First part of the name."""
         return self.name.rpartition(".")[0]
 
+    @property
+    def form(self) -> str:
+        """What recipes are tried with: ``multi_head[positions=none]``, however it is computed."""
+        return form_of(str(self))
+
+
+def form_of(model: str) -> str:
+    """``multi_head[positions=none]`` of ``multi_head.sdpa[positions=none]``."""
+    name, bracket, options = model.partition("[")
+    return (name.rpartition(".")[0] or name) + bracket + options
+
 
 def parse_model(text: str, registry: Registry) -> Model:
     """Read ``mechanism``, ``mechanism.implementation``, with ``[option=value,...]`` behind it.
@@ -94,7 +105,7 @@ def recipes_of(task: Task, models: Sequence[Model], texts: Sequence[str]) -> lis
     """The recipe of each model: the task's common one, with what ``--recipe`` changes."""
     settings = parse_settings(texts, [model.names for model in models], task.recipes, task.name)
     return [
-        changed(task.recipe_for(model.mechanism), chosen)
+        changed(task.recipe_for(model.form), chosen)
         for model, chosen in zip(models, settings, strict=True)
     ]
 

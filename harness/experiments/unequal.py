@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from harness.experiments.model import form_of
 from harness.experiments.replicates import Pair, Record, sides_of
 from harness.stats import ratio_text
 from harness.train.recipe import CEILINGS, HOW_FOUND, identity
@@ -65,16 +66,17 @@ def unequal_recipes(design: Record) -> list[str]:
 def _tried(design: Record, side: int) -> int:
     """Recipes tried for a model: as was told, or, of today's common recipe, is known since.
 
-    A ceiling of epochs was never tuned: with another one it is the common recipe all the same.
+    A ceiling of epochs was never tuned: with another one it is the common recipe all the same. With
+    options a model is another form, and older records tell of it what its mechanism was tried with.
     """
     recipe, told = design["recipes"][side], design["recipes"][side]["tuning_trials"]
-    mechanism = design["models"][side].partition("[")[0].partition(".")[0]
+    form = form_of(design["models"][side])
     known = [
-        one.tuned.get(mechanism, 0)
+        one.tuned.get(form, 0)
         for one in known_tasks(design["task"])
         if _settings(recipe) == _settings(one.recipe.as_dict())
     ]
-    return max(told, *known) if known else told
+    return max(0 if known and "[" in form else told, *known, 0)
 
 
 def _settings(recipe: Record) -> dict[str, Any]:

@@ -81,7 +81,8 @@ class Task:
     # How the user makes those of the files that can't be handed on.
     supplied: Mapping[str, str] = field(default_factory=dict)
     vectors: str = ""  # the word vectors unless others are given: a table of the data directory
-    # How many recipes were tried for a mechanism before the common one was settled on.
+    # How many recipes were tried for a mechanism (another form of it has its options behind the
+    # name) before the common one was settled on.
     tuned: Mapping[str, int] = field(default_factory=dict)
     # Common recipes of former times, whose place a better one has taken.
     former: tuple[Recipe, ...] = ()
@@ -92,9 +93,9 @@ class Task:
     # Of each split so many of the first examples, 0 for all; of any task: ``trec[rows=200]``.
     rows: int = 0
 
-    def recipe_for(self, mechanism: str) -> Recipe:
-        """The common recipe, with the number of recipes that were tried for this mechanism."""
-        return replace(self.recipe, tuning_trials=self.tuned.get(mechanism, 0))
+    def recipe_for(self, form: str) -> Recipe:
+        """The common recipe, with the number of recipes that were tried for a model of this form."""
+        return replace(self.recipe, tuning_trials=self.tuned.get(form, 0))
 
     def with_options(self, texts: Mapping[str, str]) -> Task:
         """This task with other options, which are then part of its name.

@@ -60,7 +60,7 @@ _TASK = Task(
     tuned={
         "multi_scale_transformer": 3,
         "transformer": 4,
-        "multi_head": 3,
+        "multi_head[positions=none]": 3,
         "bi_lstm": 1,
         "mtsa": 1,
     },

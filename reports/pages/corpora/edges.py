@@ -85,7 +85,7 @@ def unequal_trials(one: Tried) -> list[str]:
     least, most = min(counts.values()), max(counts.values())
     if least == most:
         return []
-    told = {m: max(n, one.task.tuned.get(m.partition("[")[0], 0)) for m, n in counts.items()}
+    told = {m: max(n, one.task.tuned.get(m, 0)) for m, n in counts.items()}
     if min(told.values()) == max(told.values()):
         some = ", ".join(f"{m} {n}" for m, n in counts.items() if n < told[m])
         said = f"{max(told.values())} recipes were tried with each mechanism, fewer are recorded of"

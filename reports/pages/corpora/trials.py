@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.errors import UsageError
+from harness.experiments.model import form_of
 from harness.experiments.replicates import Unit, unit_of
 from harness.records.schema import digest
 from harness.train.recipe import CEILINGS, Recipe, changes, identity
 from harness.train.task import Task, task
-from reports.core.style import mechanism_of
 
 COMMON = "common recipe"
 
@@ -114,9 +114,8 @@ def trial_of(run: Mapping[str, Any]) -> Trial | str:
         dev = float(chosen[0].get(metric, math.nan)) if chosen else math.nan
         if not math.isfinite(dev):
             return f"run {run['key']} has no {metric} of the dev split"
-    model, *options = run["model"].partition("[")
-    mechanism = mechanism_of(model) + "".join(options)
-    return Trial(mechanism, run["recipe"], run["seed"], dev, run["status"], str(run.get("at")))
+    form, at = form_of(run["model"]), str(run.get("at"))
+    return Trial(form, run["recipe"], run["seed"], dev, run["status"], at)
 
 
 def tried(

@@ -101,7 +101,7 @@ def sentence(one: Tried, found: Sequence[Judged]) -> str:
     """What follows for the common recipe."""
     here = one.budgets
     # One without a record of its own is counted by what is here alone.
-    every = {m: max(count, one.task.tuned.get(m.partition("[")[0], 0)) for m, count in here.items()}
+    every = {m: max(count, one.task.tuned.get(m, 0)) for m, count in here.items()}
     counted = _each(here)
     if every != here:
         counted += f"; {_each(every)} with those that have no record here"

@@ -75,9 +75,11 @@ def test_models_with_a_recipe_each_are_told_by_their_design_file() -> None:
 
 def test_what_was_declared_before_its_runs_stands_before_what_is_exploratory() -> None:
     alone = compared("first", first=NEAR)
-    # Of its own results: runs that are repeated would make the other one exploratory, too.
-    others = [v + 0.003 for v in LOW]
-    late = compared("late", first=[*HIGH, 0.9], second=[*others, 0.8], late=True)
+    # Of its own data: runs that are repeated would make the other one exploratory, too.
+    late = compared("late", first=[*HIGH, 0.9], second=[*LOW, 0.8], late=True)
+    late, alone = (
+        [{**r, "data": name} for r in some] for name, some in (("l", late), ("a", alone))
+    )
     for order in ((alone, late), (late, alone)):
         (cell,) = row(*order).values()
         assert cell.startswith("+0.02 ")
