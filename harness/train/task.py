@@ -94,7 +94,7 @@ class Task:
     rows: int = 0
 
     def recipe_for(self, form: str) -> Recipe:
-        """The common recipe, with the number of recipes that were tried for a model of this form."""
+        """The common recipe, with the number of recipes that were tried for this form."""
         return replace(self.recipe, tuning_trials=self.tuned.get(form, 0))
 
     def with_options(self, texts: Mapping[str, str]) -> Task:

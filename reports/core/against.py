@@ -16,12 +16,13 @@ from harness.stats import (
     MeanDifference,
     Ties,
     accuracy_verdict,
+    compare_means,
     holm,
     judged_p,
     ties,
 )
 from harness.stats.overall import LEAST_MODELS, LEAST_TASKS
-from reports.core.recipes import unlike_common
+from reports.core.recipes import trained_with, unlike_common
 from reports.core.style import mechanism_of
 from reports.core.trained import ModelRuns, TaskRuns, folds_of
 
@@ -181,22 +182,60 @@ def tied(tasks: Sequence[TaskRuns], baseline: str) -> tuple[list[str], Ties | No
 
 
 def outdone(one: Conclusion, every: Iterable[Conclusion]) -> list[str]:
-    """Which other forms of its baseline were judged better than that on its tasks: a line each.
+    """Which other forms of its baseline ended higher than that on its tasks: a line each.
 
-    Forms are variants (``multi_head.sdpa[positions=none]``) and released ones, trained alike.
+    Forms are variants (``multi_head.sdpa[positions=none]``) and released ones: trained alike, or
+    else by another recipe, which is told. Of one in the same family also what the models are to it.
     """
     base = mechanism_of(one.baseline)
+
+    def is_form(model: str) -> bool:
+        return mechanism_of(model) == base or mechanism_of(model).startswith(f"{base}_")
+
+    models = [c.first for c in one.comparisons if not is_form(c.first)]
     mine = {c.task: unlike_common(c.runs) for c in one.comparisons}
-    found: dict[str, dict[str, None]] = {}
-    for c in (c for family in every if family is not one for c in family.comparisons):
-        name = mechanism_of(c.first)
-        form = name == base or name.startswith(f"{base}_")
-        asked = form and c.second == one.baseline and mine.get(c.task) == unlike_common(c.runs)
-        if asked and c.verdict == "better" and c.difference is not None:
-            plan = c.design.get("plan")
-            told = f"{c.first} {c.unit.interval(c.difference)}{c.unit.of_differences}, "
-            told += f"{EXPLORATORY}: {c.said}" if c.exploratory else c.said
-            told += f" ({plan['file']})" if plan else ""
-            found.setdefault(c.task, {})[told] = None
-    head = f"a weak baseline? Other forms of {one.baseline}, trained alike, ended higher"
-    return [f"{task}: {head}: {'; '.join(forms)}" for task, forms in found.items()]
+    found: dict[str, dict[bool, dict[str, None]]] = {}
+    for family in every:
+        own = family.key == one.key
+        for c in family.comparisons:
+            asked = c.second == one.baseline and c.task in mine and is_form(c.first)
+            if not (asked and _ended_higher(c)) or (own and not models):
+                continue
+            alike = mine[c.task] == unlike_common(c.runs)
+            by = [c.design["plan"]["file"]] if c.design.get("plan") else []
+            by += [] if alike else trained_with(c.runs)
+            told = f"{c.first} {_size(c, c.difference)}, {f'{EXPLORATORY}: ' * c.exploratory}"
+            told += c.said + f" ({', '.join(by)})" * bool(by)
+            told += "".join(
+                _less(m, c) for m in family.of_task(c.task) if own and m.first in models
+            )
+            found.setdefault(c.task, {}).setdefault(alike, {})[told] = None
+    head = f"a weak baseline? Other forms of {one.baseline}"
+    how = {True: "trained alike", False: "trained by another recipe than here, though alike there"}
+    return [
+        f"{task}: {head}, {how[alike]}, ended higher: {'; '.join(forms[alike])}"
+        for task, forms in found.items()
+        for alike in sorted(forms, reverse=True)
+    ]
+
+
+def _ended_higher(c: Comparison) -> bool:
+    """Whether it is shown: better, or practically equal by less than there is."""
+    d = c.difference
+    if d is None or c.verdict not in ("better", "practically equal"):
+        return False
+    return d.low > 0 if c.higher_is_better else d.high < 0
+
+
+def _less(c: Comparison, form: Comparison) -> str:
+    """What a model is to another form of its baseline, of the seeds or folds that both have."""
+    other = {number: value for number, value, _ in form.values}
+    both = [(value, other[number]) for number, value, _ in c.values if number in other]
+    if len(both) < 2 or c.units != "seeds":
+        return ""
+    d = compare_means(*zip(*both, strict=True), paired=True)
+    return f"; {c.first} less that {_size(c, d)}, p = {d.p:.2g}, {EXPLORATORY}"
+
+
+def _size(c: Comparison, d: MeanDifference | None) -> str:
+    return "" if d is None else f"{c.unit.interval(d)}{c.unit.of_differences}"

@@ -522,6 +522,4 @@ def test_two_forms_of_one_mechanism_have_recipes_of_their_own() -> None:
     changes = ["width=12", "mtsa.fused[scale_t=identity]:width=8"]
     recipes = recipes_of(trec, models, changes)
     assert [recipe.width for recipe in recipes] == [12, 8]
-    assert [recipe.tuning_trials for recipe in recipes] == [10, 0], (
-        "another form was tried with none"
-    )
+    assert [recipe.tuning_trials for recipe in recipes] == [10, 0], "a form of its own"

@@ -10,6 +10,7 @@ from harness.experiments.examples import ByExamples
 from harness.experiments.replicates import counts_of
 from harness.experiments.tables import NEEDED
 from harness.profile import load_profile
+from harness.stats import compare_means
 from reports.core import sizes
 from reports.core.against import against, as_declared, outdone
 from reports.core.page import Output
@@ -23,7 +24,7 @@ from reports.pages.experiments import Experiments
 from reports.pages.size.accuracy import accuracy_table, difference_text, differences
 from suites.reports.conftest import on
 from suites.support.comparisons import HIGH, LOW, A, B, family, runs
-from suites.support.declared import COMMON, PAPER, compared, planned
+from suites.support.declared import COMMON, PAPER, TABLE, compared, planned
 
 SIZE = sizes.of_profile(load_profile("quick", "cpu"))
 LSTM = "bi_lstm.packed"
@@ -182,12 +183,27 @@ def test_a_baseline_of_which_another_form_is_better_is_told_as_a_weak_one(source
     assert said.startswith(f"{head}multi_head_released.sdpa +10.00 [")
     assert said.endswith(" points, exploratory: better (heads.toml)")
     wide = conclusions(compared("w", {**COMMON, "width": 600}, first=NEAR, second=LOW))
-    assert outdone(wide[0], found) == [], "trained by another recipe it is not known"
+    (said_too,) = outdone(wide[0], found)
+    assert "trained by another recipe than here" in said_too
+    assert said_too.endswith(f"exploratory: better (heads.toml, common, {TABLE})")
     (itself,) = (f for f in found if f.models == ("multi_head_released.sdpa",))
     assert outdone(itself, found) == [], "it is what shows it"
     page = Experiments(on(source, asked, form), Output(None, "p"))
     warned = {row["arms"].partition(".")[0]: said in row["warnings"] for row in page.rows()}
     assert warned == {"mtsa": True, "multi_head_released": False}
+
+
+def test_a_model_is_told_beside_a_better_form_of_its_baseline_in_its_own_family() -> None:
+    near, margin = "multi_head_relu.sdpa", 0.05
+    records = [family([A, near], ["trec"], 5, margin=margin), *runs(A, HIGH), *runs(B, LOW)]
+    higher = [value + 0.02 for value in NEAR]
+    (one,) = conclusions([*records, *runs(near, higher)])
+    assert [c.said for c in one.comparisons] == ["better", "practically equal"]
+    (said,) = outdone(one, [one])
+    assert said.startswith(f"trec: a weak baseline? Other forms of {B}, trained alike, ended high")
+    d = compare_means(HIGH, higher, paired=True)
+    assert f"; {A} less that {one.comparisons[0].unit.interval(d)} points, p = {d.p:.2g}" in said
+    assert said.endswith("exploratory")
 
 
 def test_a_mean_is_told_without_seen_test_examples_where_predictions_are_kept() -> None:
