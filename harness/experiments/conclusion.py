@@ -101,8 +101,6 @@ class Comparison:
     # Whether one of its runs is older than what was declared, repeats one that is, or is not of its
     # design file.
     exploratory: bool
-    # `TrainingCost` by model; none for a model without a finished run.
-    costs: Mapping[str, TrainingCost]
     runs: tuple[Record, ...]  # the run records, those that failed too
     coverage: str  # one line, or empty for tasks without words
     together: int  # how many comparisons it was declared and is judged with; 1 by itself
@@ -124,6 +122,11 @@ class Comparison:
     def sides(self) -> tuple[list[Record], list[Record]]:
         """The run records of the first model, and those of the second."""
         return sides_of(pairs_of(self.design, self.runs))
+
+    @property
+    def costs(self) -> dict[str, TrainingCost]:
+        """`TrainingCost` by model; none for a model without a finished run."""
+        return costs_over([self])
 
     @property
     def standing(self) -> tuple[bool, bool, bool, int]:
@@ -230,6 +233,15 @@ class Conclusion:
             f"{self.title}: {said}",
             *(c.sentence for c in self.comparisons if c.verdict in DECIDED),
         )
+
+
+def costs_over(comparisons: Iterable[Comparison]) -> dict[str, TrainingCost]:
+    """`Comparison.costs` over all runs of several, which may share some."""
+    runs: dict[str, dict[str, Record]] = {}
+    for c in comparisons:
+        for model, side in zip((c.first, c.second), c.sides, strict=True):
+            runs.setdefault(model, {}).update((run["key"], run) for run in side)
+    return costs_of({model: of.values() for model, of in runs.items()})
 
 
 def _runs_of(comparisons: Iterable[Comparison]) -> tuple[Record, ...]:
@@ -376,7 +388,6 @@ def _judged(
         ),
         flaws=flaws,
         exploratory=exploratory,
-        costs=costs_of(dict(zip((first, second), sides_of(found.pairs), strict=True))),
         runs=runs,
         coverage=coverage(runs),
         together=together,

@@ -145,6 +145,15 @@ def best_within(run: Mapping[str, Any], metric: str, higher_is_better: bool, ste
     return (max if higher_is_better else min)(known, default=math.nan)
 
 
+def at_dev_epoch(run: Mapping[str, Any], metric: str, higher_is_better: bool) -> float:
+    """A run's test metric after the epoch that dev would have chosen; nan if that was not kept."""
+    sign, kept = 1 if higher_is_better else -1, [e for e in run["epochs"] if "dev" in e]
+    best: Mapping[str, Any] = max(
+        kept, key=lambda e: sign * e["dev"].get(metric, math.nan), default={}
+    )
+    return float((best.get("test") or {}).get(metric, math.nan))
+
+
 def _chosen_by(run: Mapping[str, Any], metric: str) -> list[float]:
     """By epoch the metric of the split by which epochs are chosen; nan where it is not told."""
     choose = (run.get("recipe") or {}).get("choose")

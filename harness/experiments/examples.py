@@ -49,6 +49,8 @@ PAIR_TESTS = {
 }
 """By metric, how one pair of runs is tested on its examples."""
 STANDING = "test examples that stand in the training set"
+HANGS = "hangs on this test set"
+"""A verdict that does not hold where test examples are drawn too."""
 STUCK = "pairs of which a run says one class for all test examples"
 
 
@@ -89,6 +91,7 @@ class ByExamples:
     values: tuple[tuple[int, float, float], ...]
     pairs: tuple[tuple[int, int | None, float], ...]  # see `KeptPairs`
     crossed: Crossed | None
+    hangs: bool = False  # whether the verdict does not hold over seeds and test examples together
 
     def mean(self, side: int) -> float:
         """Of `values`, of the first model (0) or the second (1); nan without any."""
@@ -274,11 +277,11 @@ def _told(kept: KeptPairs, found: Measured, unit: Unit, verdict: str, again: str
         over = None
     if over is not None:
         lines.append(_over(over, kept, found.design["metric"], unit))
-        warnings += _apart(over, verdict, found.design["margin"])
+    apart = [] if over is None else _apart(over, verdict, found.design["margin"])
     known = kept.unseen is not None and verdict != "unfinished"
     return ByExamples(
         lines=tuple(lines),
-        warnings=tuple(warnings),
+        warnings=(*warnings, *apart),
         seen=kept.seen,
         tested=kept.tested,
         verdict=again if known else "",
@@ -286,6 +289,7 @@ def _told(kept: KeptPairs, found: Measured, unit: Unit, verdict: str, again: str
         values=kept.unseen.values.rows if kept.unseen else (),
         pairs=tuple((replicate.seed, replicate.fold, p) for replicate, p in kept.pairs),
         crossed=over,
+        hangs=bool(apart),
     )
 
 
@@ -326,6 +330,6 @@ def _apart(over: Crossed, verdict: str, margin: float | None) -> list[str]:
     if p < ALPHA:
         return []
     return [
-        f"the verdict {verdict} hangs on this test set: it does not hold over seeds and test "
+        f"the verdict {verdict} {HANGS}: it does not hold over seeds and test "
         f"examples together (p = {p:.2g})"
     ]

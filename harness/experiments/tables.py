@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from harness.experiments.conclusion import Comparison, Conclusion
-from harness.experiments.costs import hours_of
+from harness.experiments.conclusion import Comparison, Conclusion, costs_over
+from harness.experiments.costs import at_dev_epoch, hours_of
 from harness.experiments.replicates import (
     BEST_ON_TEST,
+    Record,
     Unit,
     counted,
     counted_each,
     further,
+    judged_by,
     pairs_of,
 )
 from harness.experiments.warnings import WIDE_MARGIN
@@ -103,16 +105,26 @@ def statistics_rows(comparison: Comparison) -> list[tuple[str, str, str]]:
         )
     ]
     if comparison.chances is not None:
-        names = " / ".join(f"P({name})" for name in _outcomes(comparison))
         of = "" if comparison.margin is None else ", equal: within the margin"
         value = f"{chances_text(comparison)} ({BAYES})"
-        rows.append((names, value, f"what may be believed after these {comparison.replicate}s{of}"))
+        rows.append(
+            (
+                chances_named(comparison),
+                value,
+                f"what may be believed after these {comparison.replicate}s{of}",
+            )
+        )
     return rows if too_few(d) else rows + _tests(comparison, d)
 
 
 def _outcomes(comparison: Comparison) -> tuple[str, ...]:
     """What `Chances` has a probability of: without a margin nothing is practically equal."""
     return ("better", "worse") if comparison.margin is None else ("better", "equal", "worse")
+
+
+def chances_named(comparison: Comparison) -> str:
+    """``P(better) / P(equal) / P(worse)``."""
+    return " / ".join(f"P({name})" for name in _outcomes(comparison))
 
 
 def chances_text(comparison: Comparison) -> str:
@@ -174,15 +186,30 @@ def of_examples(comparisons: Sequence[Comparison]) -> list[str]:
     said: dict[str, list[str]] = {}
     for c in comparisons:
         others = further(c.design, pairs_of(c.design, c.runs))
-        for line in filter(None, (*(c.examples.lines if c.examples else ()), others)):
+        lines = (*(c.examples.lines if c.examples else ()), others, _by_dev(c))
+        for line in filter(None, lines):
             said.setdefault(line, []).append(c.first)
     several = len(comparisons) > 1
     return [f"{', '.join(by)}: {line}" if several else line for line, by in said.items()]
 
 
+def _by_dev(c: Comparison) -> str:
+    """What is left where dev chooses the epochs of runs whose epoch the test set chose."""
+    if c.choose != "best-on-test":
+        return ""
+
+    def value(run: Record) -> float:
+        return at_dev_epoch(run, c.metric, c.higher_is_better)
+
+    d = judged_by(c.design, pairs_of(c.design, c.runs), value).difference
+    if d is None or math.isnan(d.difference):
+        return ""
+    p = "" if too_few(d) else f", p = {d.p:.2g} by itself"
+    return f"by dev's epochs of the same runs: {c.unit.interval(d)}{c.unit.of_differences}{p}"
+
+
 def cost_rows(comparisons: Sequence[Comparison]) -> list[list[str]]:
-    """What training took, a row of `COSTS` per model; medians over its runs."""
-    costs = {model: cost for c in comparisons for model, cost in c.costs.items()}
+    """What training took, a row of `COSTS` per model; medians over its runs of all of them."""
     return [
         [
             model,
@@ -195,7 +222,7 @@ def cost_rows(comparisons: Sequence[Comparison]) -> list[list[str]]:
             *("unknown" if math.isnan(n) else f"{n:,.0f}" for n in (c.steps, c.examples)),
             "unknown" if math.isnan(c.peak_bytes) else f"{c.peak_bytes / 2**20:.0f} MiB",
         ]
-        for model, c in costs.items()
+        for model, c in costs_over(comparisons).items()
     ]
 
 

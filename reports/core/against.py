@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, combinations
@@ -181,35 +181,42 @@ def tied(tasks: Sequence[TaskRuns], baseline: str) -> tuple[list[str], Ties | No
     return list(means), ties({m: [means[t][m] for t in means] for m in sorted(models)})
 
 
+def _is_form(model: str, of: str) -> bool:
+    """Whether it is a variant of it, ``multi_head.sdpa[positions=none]``, or a released one."""
+    name, base = mechanism_of(model), mechanism_of(of)
+    return name == base or name.startswith(f"{base}_")
+
+
+def better_forms(
+    model: str, tasks: Collection[str], every: Iterable[Conclusion]
+) -> Iterator[tuple[Conclusion, Comparison]]:
+    """Where another form of a model ended higher than that on one of the tasks, trained alike."""
+    for family in every:
+        for c in family.comparisons:
+            asked = c.second == model and c.task in tasks and _is_form(c.first, model)
+            if asked and _ended_higher(c):
+                yield family, c
+
+
 def outdone(one: Conclusion, every: Iterable[Conclusion]) -> list[str]:
     """Which other forms of its baseline ended higher than that on its tasks: a line each.
 
-    Forms are variants (``multi_head.sdpa[positions=none]``) and released ones: trained alike, or
-    else by another recipe, which is told. Of one in the same family also what the models are to it.
+    By its own recipe, or by another, which is told; of one in its own family also what the models
+    are to that.
     """
-    base = mechanism_of(one.baseline)
-
-    def is_form(model: str) -> bool:
-        return mechanism_of(model) == base or mechanism_of(model).startswith(f"{base}_")
-
-    models = [c.first for c in one.comparisons if not is_form(c.first)]
+    models = [c.first for c in one.comparisons if not _is_form(c.first, one.baseline)]
     mine = {c.task: unlike_common(c.runs) for c in one.comparisons}
     found: dict[str, dict[bool, dict[str, None]]] = {}
-    for family in every:
-        own = family.key == one.key
-        for c in family.comparisons:
-            asked = c.second == one.baseline and c.task in mine and is_form(c.first)
-            if not (asked and _ended_higher(c)) or (own and not models):
-                continue
-            alike = mine[c.task] == unlike_common(c.runs)
-            by = [c.design["plan"]["file"]] if c.design.get("plan") else []
-            by += [] if alike else trained_with(c.runs)
-            told = f"{c.first} {_size(c, c.difference)}, {f'{EXPLORATORY}: ' * c.exploratory}"
-            told += c.said + f" ({', '.join(by)})" * bool(by)
-            told += "".join(
-                _less(m, c) for m in family.of_task(c.task) if own and m.first in models
-            )
-            found.setdefault(c.task, {}).setdefault(alike, {})[told] = None
+    for family, c in better_forms(one.baseline, mine, every):
+        own, alike = family.key == one.key, mine[c.task] == unlike_common(c.runs)
+        if own and not models:
+            continue  # it is what shows it
+        by = [c.design["plan"]["file"]] if c.design.get("plan") else []
+        by += [] if alike else trained_with(c.runs)
+        told = f"{c.first} {_size(c, c.difference)}, {f'{EXPLORATORY}: ' * c.exploratory}"
+        told += c.said + f" ({', '.join(by)})" * bool(by)
+        told += "".join(_less(m, c) for m in family.of_task(c.task) if own and m.first in models)
+        found.setdefault(c.task, {}).setdefault(alike, {})[told] = None
     head = f"a weak baseline? Other forms of {one.baseline}"
     how = {True: "trained alike", False: "trained by another recipe than here, though alike there"}
     return [

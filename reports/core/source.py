@@ -83,8 +83,8 @@ class DeviceRecords:
         which a design file was run they all are (`_gone_on`), and each machine is named.
         """
         titles = self._machines(records)
-        if set(titles) <= {self.title}:
-            return self.title
+        if len(titles) < 2:
+            return next(iter(titles), self.title)
         return "; ".join(f"{title} ({count})" for title, count in titles.most_common())
 
     def _machines(self, records: Iterable[Mapping[str, Any]]) -> Counter[str]:

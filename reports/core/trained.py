@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from harness.experiments.costs import at_dev_epoch
 from harness.experiments.replicates import (
     BEST_ON_TEST,
     Replicate,
@@ -116,17 +117,11 @@ class ModelRuns:
 
         None unless the test set chose, and every run kept both metrics of every epoch.
         """
-        every = [run.get("epochs") or () for run in self.runs]
-        kept = all(rows and all("dev" in e and "test" in e for e in rows) for rows in every)
-        if not (self.best_on_test and kept):
+        higher = self.higher_is_better
+        by_key = {r["key"]: at_dev_epoch(r, self.metric, higher) for r in self.runs}
+        if not self.best_on_test or any(map(math.isnan, by_key.values())):
             return None
-        sign = 1 if self.higher_is_better else -1
-
-        def chosen(run: Mapping[str, Any]) -> float:
-            best = max(run["epochs"], key=lambda e: sign * e["dev"][self.metric])
-            return float(best["test"][self.metric])
-
-        return statistics.fmean(per_unit(self.runs, chosen))
+        return statistics.fmean(per_unit(self.runs, lambda run: by_key[run["key"]]))
 
     @property
     def text(self) -> str:

@@ -15,6 +15,7 @@ from harness.experiments.over_tasks import (
 from harness.experiments.preregistration import run_keys
 from harness.experiments.replicates import EXPLORATORY, LATE
 from harness.experiments.tables import (
+    BAYES,
     SEEDS_NEEDED,
     columns,
     headed,
@@ -54,7 +55,7 @@ def lists(source: Source) -> list[tuple[str, str]]:
 def _beside(page: Experiments, exploratory: bool) -> str:
     """Every experiment's tests, costs and warnings, folded: GitHub unfolds them with a click."""
     folded = "What stands beside each of these, and its warnings"
-    lines = ["<details>", f"<summary>{folded}</summary>", ""]
+    lines = ["<details>", f"<summary>{folded}</summary>", "", f"P: {BAYES}.", ""]
     for one in page.rows(exploratory):
         told = "; ".join(filter(None, (one["design file"], one["trained by"], one["device"])))
         lines.append(f"**{_harmless(one['question'])}** ({_harmless(told)})")

@@ -9,10 +9,18 @@ from typing import Any
 
 from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.costs import hours_of
+from harness.experiments.examples import HANGS
 from harness.experiments.replicates import counts_of, further, pairs_of
-from harness.experiments.tables import COSTS, cost_rows, of_examples, statistics_rows
+from harness.experiments.tables import (
+    COSTS,
+    chances_named,
+    chances_text,
+    cost_rows,
+    of_examples,
+    statistics_rows,
+)
 from harness.stats import MeanDifference
-from harness.train.task import known_tasks
+from harness.train.task import family_of, known_tasks
 from reports.contents import page_of
 from reports.core.against import outdone
 from reports.core.page import Shown, SourcePage, remark, says, together
@@ -124,10 +132,10 @@ def _row(conclusion: Conclusion, more: Sequence[str]) -> dict[str, Any]:
         "difference": _difference(alone, alone.difference) if alone else "",
         "missing": alone.sought.short(alone.unit) if alone is not None and alone.sought else "",
         "verdict": str(verdict),
-        "not counted": "; ".join(verdict.notes),
+        "not counted": "; ".join(verdict.notes) if alone else _hanging(conclusion),
         "further": further(alone.design, pairs_of(alone.design, alone.runs)) if alone else "",
         UNSEEN: _without_seen(conclusion),
-        "beside": _beside(conclusion) if len(conclusion.tasks) == 1 else [],
+        "beside": _beside(conclusion),
         "warnings": (*conclusion.warnings, *more),
     }
 
@@ -154,17 +162,40 @@ def _instead(every: Sequence[Conclusion]) -> list[str]:
     return [told_in(mine) for mine in ranked]
 
 
+def _hanging(conclusion: Conclusion) -> str:
+    """Of several verdicts which hang on this test set; empty where none does."""
+    found = [c for c in conclusion.comparisons if c.examples and c.examples.hangs]
+    told = ", ".join(f"{c.first} on {c.task} ({c.verdict})" for c in found)
+    return f"{HANGS}: {told}" if told else ""
+
+
 def _beside(conclusion: Conclusion) -> list[str]:
-    """Of one task: p and what may be believed, test examples, what training took; a line each."""
-    alone = conclusion.comparisons[0]
-    tests = statistics_rows(alone)[1:] if conclusion.is_pair else []
-    told = [f"{name} {value}" for name, value, _ in tests if name[0] in "pP"]
+    """What may be believed, p of a pair, test examples, what training took; a line each."""
+    by_task: dict[str, list[Comparison]] = {}
+    for c in conclusion.comparisons:
+        by_task.setdefault(family_of(c.task) or c.task, []).append(c)
+    said = []
+    for task, some in by_task.items():
+        of = f"{task}: " * (len(by_task) > 1)
+        said += [f"{of}{line}" for line in _of_task(some, conclusion.is_pair)]
+    return said
+
+
+def _of_task(some: Sequence[Comparison], alone: bool) -> list[str]:
+    """Of many tasks of a family only what training took: the rest has a table a task."""
     trained = [
         f"{one['model']} {one['steps']} steps, {one['examples seen']} examples, {one['training']}"
-        for one in under(COSTS, cost_rows(conclusion.comparisons))
+        for one in under(COSTS, cost_rows(some))
     ]
-    medians = f"trained for, medians over the runs: {'; '.join(trained)}"
-    return [*told, *of_examples(conclusion.comparisons), *([medians] if trained else [])]
+    medians = [f"trained for, medians over the runs: {'; '.join(trained)}"] if trained else []
+    if len({c.task for c in some}) > 1:
+        return medians
+    tests = statistics_rows(some[0])[1:] if alone else []
+    told = [f"{name} {value}" for name, value, _ in tests if name[0] in "pP"]
+    if not alone and (believed := [c for c in some if c.chances is not None]):
+        each = ", ".join(f"{c.first} {chances_text(c)}" for c in believed)
+        told.append(f"{chances_named(believed[0])}: {each}")
+    return [*told, *of_examples(some), *medians]
 
 
 def _difference(c: Comparison, d: MeanDifference | None) -> str:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 
-from harness.experiments.conclusion import Comparison, Conclusion
+from harness.experiments.conclusion import Comparison, Conclusion, costs_over
 from harness.experiments.costs import workload
 from harness.experiments.over_tasks import (
     OVER_TASKS,
@@ -294,10 +294,9 @@ class Compared(DevicePage):
         if figure is None:
             return _nothing(some[0])
         where = "dev" if some[0].choose == "dev" else "the test set"
-        costs = {model: cost for c in some for model, cost in c.costs.items()}
         parts = [
             f"{model} is best on {where} after {cost.chosen_epoch:g} of {cost.epochs:g} epochs"
-            for model, cost in costs.items()
+            for model, cost in costs_over(some).items()
         ]
         ends = {
             one.model: f"{one.model} ({len(one.runs)} run{'s' * (len(one.runs) != 1)}, "
@@ -324,8 +323,7 @@ class Compared(DevicePage):
 
     @by_task
     def _costs(self, some: Sequence[Comparison], name: str) -> Shown:
-        costs = {model: cost for c in some for model, cost in c.costs.items()}
-        if not costs:
+        if not (costs := costs_over(some)):
             return _nothing(some[0])
         over, base = {c.first: over_baseline(c) for c in some}, some[0].second
         rows = [

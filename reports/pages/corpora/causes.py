@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Any
 
+from harness.experiments.conclusion import Conclusion
 from harness.train.recipe import CEILINGS, identity
-from reports.core.against import Against, against
+from reports.core.against import Against, against, better_forms
 from reports.core.page import Output, Shown, remark, says, together
 from reports.core.tables import Saved
 from reports.core.trained import ModelRuns, TaskRuns
@@ -26,10 +29,16 @@ CAUSES = {
 Of patience the fuller one trains the paper's steps whatever the dev curve does: as many epochs of
 patience as there are epochs.
 """
+FORM = "another form of it ended higher by another recipe"
 FAR = 0.02
 """Two points: further below print a gap is to have a cause."""
 ALL = "all"
 """In the place of a patience that trains all steps."""
+SHORT = (
+    "What a patience would have lost of runs that were given all steps, where it ended others: by "
+    "the metric that chose their epoch, means of the runs that it would have ended before their "
+    "best epoch."
+)
 NONE = (
     "No model was trained twice with but one of these changed: word vectors, width, training "
     "examples, all steps or patience."
@@ -154,11 +163,11 @@ def table(found: Sequence[tuple[str, TaskRuns, Against]]) -> Saved:
     return flat, rows
 
 
-def cut_short(machines: Sequence[Iterable[Sequence[TaskRuns]]]) -> list[str]:
+def cut_short(machines: Sequence[Iterable[Sequence[TaskRuns]]]) -> Saved:
     """What a patience would have made of the runs that none ended, where it ended others.
 
-    A line for each model, task and such a patience, one run by itself: when its last better epoch
-    came, how long the longest wait for one was, and where the patience would have ended it.
+    A row for each model, task and such a patience: when the last better epoch came, how long the
+    longest wait for one was, and what the runs would have ended with that it would have ended.
     """
     every = [
         one
@@ -168,7 +177,7 @@ def cut_short(machines: Sequence[Iterable[Sequence[TaskRuns]]]) -> list[str]:
         for one in of.models
         if all(_told(one, run) for run in one.runs)
     ]
-    said = []
+    rows: list[dict[str, str]] = []
     for whole in every:
         setting = _setting(whole)
         if setting.get("patience") != ALL:
@@ -176,15 +185,19 @@ def cut_short(machines: Sequence[Iterable[Sequence[TaskRuns]]]) -> list[str]:
         of = (whole.model, whole.task)
         alike = (_setting(one) for one in every if (one.model, one.task) == of)
         shorter = {one["patience"] for one in alike if {**one, "patience": ALL} == setting} - {ALL}
-        for patience in sorted(shorter):
-            said += [_cut(whole, run, patience) for run in whole.runs]
-    return list(dict.fromkeys(said))
+        rows += [row for p in sorted(shorter) if (row := _row(whole, p)) not in rows]
+    return rows, rows
 
 
-def unmeasured(printed: Sequence[Beside], found: Iterable[tuple[str, TaskRuns, Against]]) -> str:
+def unmeasured(
+    printed: Sequence[Beside],
+    found: Iterable[tuple[str, TaskRuns, Against]],
+    every: Sequence[Conclusion] = (),
+) -> str:
     """Which models are far below print by a paper's recipe, without one known difference measured.
 
-    Empty if none is; a task at a time, with what is known to differ.
+    Empty if none is; a task at a time, with what is known to differ, and whether `every` conclusion
+    knows another form of the model that ended higher, by whatever recipe.
     """
     told = {
         (pair.model.task, pair.model.model, "steps" if cause == "patience" else cause)
@@ -192,12 +205,13 @@ def unmeasured(printed: Sequence[Beside], found: Iterable[tuple[str, TaskRuns, A
     }
     said = []
     for one in printed:
-        m, names = one.model, ", ".join(CALLED.get(name, name) for name in one.known)
-        asked = m.recipe in ("paper", "released") and one.keyless is None
+        m, names = one.model, [CALLED.get(name, name) for name in one.known]
+        asked = m.recipe.partition(",")[0] in ("paper", "released") and one.keyless is None
         measured = any((m.task, m.model, name) in told for name in one.known)
         if asked and one.gap < -FAR * m.unit.scale and not measured:
+            names += [FORM] * any(True for _ in better_forms(m.model, [m.task], every))
             gap = f"{one.gap:+.{one.printed.digits}f}"
-            said.append(f"{m.task}, {m.recipe}, {m.model} {gap} ({names or 'nothing'})")
+            said.append(f"{m.task}, {m.recipe}, {m.model} {gap} ({', '.join(names) or 'nothing'})")
     what = "Far below print by a paper's own recipe, while nothing that is known to differ (in"
     told_once = "; ".join(dict.fromkeys(said))
     return f"{what} parentheses) was measured for that model: {told_once}." if said else ""
@@ -214,7 +228,52 @@ def _split(model: ModelRuns) -> str:
     return "test" if model.best_on_test else "dev"
 
 
-def _cut(whole: ModelRuns, run: Mapping[str, Any], patience: int) -> str:
+def _row(whole: ModelRuns, patience: int) -> dict[str, str]:
+    split, unit = _split(whole), whole.unit
+    found = [_cut(whole, run, patience) for run in whole.runs]
+    ended = [one for one in found if one.ended < one.best]
+    lost = "nothing"
+    if ended:
+        end, best = (
+            statistics.fmean(value) for value in zip(*(o.values for o in ended), strict=True)
+        )
+        lost = (
+            f"{len(ended)} of {len(found)} runs end with {unit.value(end)}, not {unit.value(best)}"
+        )
+    return {
+        "": f"{whole.task}: {whole.model}",
+        "all steps of": whole.recipe,
+        "over": whole.counted,
+        "best by": "test set" if split == "test" else split,
+        "best epoch": _range([one.best for one in found]),
+        "of": _range([one.epochs for one in found]),
+        "longest wait": str(max(one.wait for one in found)),
+        "with patience": str(patience),
+        "is lost": lost,
+    }
+
+
+def _range(numbers: Sequence[int]) -> str:
+    """``6``, ``6 to 13``."""
+    least, most = min(numbers), max(numbers)
+    return str(least) if least == most else f"{least} to {most}"
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """A run by all steps, and its best epoch had a patience ended it; epochs count from one.
+
+    `wait`: the longest for a better epoch; `values`: by patience, and by all steps.
+    """
+
+    best: int
+    epochs: int
+    wait: int
+    ended: int
+    values: tuple[float, float]
+
+
+def _cut(whole: ModelRuns, run: Mapping[str, Any], patience: int) -> _Cut:
     split = _split(whole)
     sign = 1 if whole.higher_is_better else -1
     values = [sign * epoch[split][whole.metric] for epoch in run["epochs"]]
@@ -223,25 +282,22 @@ def _cut(whole: ModelRuns, run: Mapping[str, Any], patience: int) -> str:
     ends = (
         before for before, after in pairwise([*better, len(values)]) if after > before + patience
     )
-    last, text = better[-1], whole.unit.value
+    last = better[-1]
     at = next(ends, last)
-    said = (
-        f"{whole.model} on {whole.task} by all steps of {whole.recipe}, seed {run['seed']}: best "
-        f"by {split} after epoch {last + 1} of {len(values)} ({text(sign * values[last])}), never "
-        f"more than {max(waits, default=0)} epochs after the one before; patience {patience}"
-    )
-    if at == last:
-        return f"{said} would not have lost it."
-    lost = text(sign * values[at])
-    return f"{said} would have ended it after {at + 1 + patience}, with {lost}."
+    both = (sign * values[at], sign * values[last])
+    return _Cut(last + 1, len(values), max(waits, default=0), at + 1, both)
 
 
 def section(
-    machines: Sequence[Sequence[Sequence[TaskRuns]]], printed: Sequence[Beside], place: Output
+    machines: Sequence[Sequence[Sequence[TaskRuns]]],
+    printed: Sequence[Beside],
+    every: Sequence[Conclusion],
+    place: Output,
 ) -> Shown:
     """The table with what it says, what patience would have lost, and what has no cause yet."""
     found = over(machines)
-    left = says(filter(None, [unmeasured(printed, found)]))
+    left = says(filter(None, [unmeasured(printed, found, every)]))
+    short, rows = cut_short(machines)
     if not found:
         return together(left, remark(NONE))
     return together(
@@ -251,5 +307,6 @@ def section(
             "without, all else alike, paired by seed. Every interval is by itself."
         ),
         left,
-        says(cut_short(machines)),
+        place.table("patience", short, rows, (0, 1, 2, 3, 8)),
+        remark(SHORT if rows else ""),
     )

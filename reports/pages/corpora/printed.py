@@ -6,7 +6,7 @@ import math
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -152,6 +152,29 @@ def beside(tasks: Iterable[Sequence[TaskRuns]]) -> list[Beside]:
         if not one.variant
         and (printed := printed_accuracy(of.name, one.metric, one.mechanism)) is not None
     ]
+
+
+def told_once(found: Iterable[Beside]) -> list[Beside]:
+    """Without those that repeat some replicates of another and gave the same: it names both places.
+
+    To the digit, but for what machines differ in.
+    """
+    kept: list[Beside] = []
+    for one in sorted(found, key=lambda b: -len(b.model.values)):
+        at = next((i for i, other in enumerate(kept) if _within(one.model, other.model)), None)
+        if at is None:
+            kept.append(one)
+        elif one.where != kept[at].where:
+            kept[at] = replace(kept[at], where=f"{kept[at].where}; again {one.where}")
+    return kept
+
+
+def _within(one: ModelRuns, other: ModelRuns) -> bool:
+    """Whether all replicates of a model stand among another's of its task and recipe."""
+    if (one.task, one.model, one.recipe) != (other.task, other.model, other.recipe):
+        return False
+    there = other.replicates
+    return all(math.isclose(v, there.get(r, math.nan)) for r, v in one.replicates.items())
 
 
 def difference(model: ModelRuns, other: ModelRuns) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from harness.experiments.conclusion import Comparison, Conclusion
+from harness.experiments.examples import HANGS
 from harness.experiments.replicates import EXPLORATORY, counts_of
 from reports.core import recipes
 from reports.core.sizes import Size
@@ -64,7 +65,8 @@ def difference_text(c: Comparison) -> str:
 
 
 def verdict_cell(c: Comparison, before: str = "", behind: str = "") -> Cell:
-    """The verdict, whether it is exploratory, and beneath it what was not trained alike.
+    """The verdict, whether it is exploratory, and beneath it what must be known of it at once:
+    what was not trained alike, and that other test examples may give another.
 
     Parameters
     ----------
@@ -72,8 +74,9 @@ def verdict_cell(c: Comparison, before: str = "", behind: str = "") -> Cell:
         What stands there in the same line.
     """
     first = f"{EXPLORATORY}: " if c.exploratory else ""
-    why = ("; ".join(c.flaws),) if c.flaws else ()
-    return Cell.of(f"{before}{first}{c.said}{behind}", notes=why)
+    why = [*c.flaws, *[HANGS] * bool(c.examples and c.examples.hangs)]
+    notes = ("; ".join(why),) if why else ()
+    return Cell.of(f"{before}{first}{c.said}{behind}", notes=notes)
 
 
 def _cell(c: Comparison, more: str = "") -> Cell:

@@ -107,11 +107,13 @@ def test_what_patience_would_have_lost_of_the_runs_that_it_did_not_end() -> None
     short = [of("mtsa.fused", replace(recipe, patience=n), dev[: n + 2]) for n in (3, 4)]
     other = of("disa.fused", recipe, dev)
     runs = [one for some in (whole, *short, other) for one in some]
-    one, two = causes.cut_short([tasks_by_recipe(runs)])
-    best = "best by dev after epoch 6 of 8 (80.00 %), never more than 4 epochs after the one before"
-    assert one.startswith("mtsa.fused on trec by all steps of ")
-    assert one.endswith(f"seed 0: {best}; patience 3 would have ended it after 5, with 70.00 %.")
-    assert two.endswith(f"{best}; patience 4 would not have lost it.")
+    (one, two), _ = causes.cut_short([tasks_by_recipe(runs)])
+    assert (one.pop("with patience"), two.pop("with patience")) == ("3", "4")
+    assert one.pop("is lost") == "1 of 1 runs end with 70.00 %, not 80.00 %"
+    assert two.pop("is lost") == "nothing"
+    assert one == two
+    told = {"": "trec: mtsa.fused", "over": "1 seed", "best epoch": "6", "of": "8"}
+    assert {**one, **told, "longest wait": "4"} == one
 
 
 def test_a_large_gap_by_a_papers_recipe_of_which_no_cause_was_measured_is_told() -> None:
