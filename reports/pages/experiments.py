@@ -22,12 +22,10 @@ from harness.experiments.tables import (
 from harness.stats import MeanDifference
 from harness.train.task import family_of, known_tasks
 from reports.contents import page_of
-from reports.core.against import outdone
 from reports.core.page import Shown, SourcePage, remark, says, together
 from reports.core.recipes import trained_with
 from reports.core.tables import Cell, under
-from reports.pages.corpora import edges
-from reports.pages.corpora.tuning import tuned
+from reports.pages.corpora.edges import elsewhere
 from reports.pages.size.accuracy import verdict_cell
 
 WORDS = (0, 1, 2, 3)
@@ -96,10 +94,9 @@ class Experiments(SourcePage):
     @cached_property
     def _every(self) -> list[dict[str, Any]]:
         """Of every device; asked for by each piece of the page."""
-        find_page, (tried, _) = page_of(self.source), tuned(self.source)
-        every = self.source.conclusions
+        find_page, known = page_of(self.source), elsewhere(self.source)
         return [
-            _row(one, [*outdone(one, every), *edges.of_conclusion(one, tried)])
+            _row(one, known(one))
             | {"instead": instead}
             | {"device": device.made_on(one.runs), "page": find_page("comparison", one.key)}
             for device in self.source.devices

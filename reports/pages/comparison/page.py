@@ -31,7 +31,6 @@ from harness.experiments.tables import (
     value_rows,
 )
 from harness.train.task import gathered
-from reports.core.against import outdone
 from reports.core.forest import ties_shown
 from reports.core.page import (
     DevicePage,
@@ -55,8 +54,7 @@ from reports.pages.comparison.tables import (
     run_cells,
     run_numbers,
 )
-from reports.pages.corpora import edges
-from reports.pages.corpora.tuning import tuned
+from reports.pages.corpora.edges import elsewhere
 
 OVER_BASELINE = ("epoch, over the baseline's", "memory, over the baseline's")
 BELOW = "Every replicate of every model is a point in the figures below."
@@ -152,9 +150,7 @@ class Compared(DevicePage):
         """What is decided, and what must be known beside it."""
         c = self.conclusion
         first, *others = map(_ended, c.sentences)
-        tried, _ = tuned(self.source)
-        more = [*outdone(c, self.source.conclusions), *edges.of_conclusion(c, tried)]
-        warnings = map(_ended, [*c.warnings, *more])
+        warnings = map(_ended, [*c.warnings, *elsewhere(self.source)(c)])
         over = [self.over_tasks()] if len(c.tasks) > 1 else []
         return together(says([first], main=True), *over, says(others), warns(warnings))
 

@@ -10,7 +10,10 @@ from itertools import combinations, pairwise
 from typing import Any
 
 from harness.experiments.conclusion import Conclusion
+from harness.experiments.replicates import is_ok
+from harness.stats import compare_means
 from harness.train.recipe import CEILINGS, identity
+from harness.train.task import gathered
 from reports.core.against import Against, against, better_forms
 from reports.core.page import Output, Shown, remark, says, together
 from reports.core.tables import Saved
@@ -187,6 +190,48 @@ def cut_short(machines: Sequence[Iterable[Sequence[TaskRuns]]]) -> Saved:
         shorter = {one["patience"] for one in alike if {**one, "patience": ALL} == setting} - {ALL}
         rows += [row for p in sorted(shorter) if (row := _row(whole, p)) not in rows]
     return rows, rows
+
+
+def short_patience(one: Conclusion, machines: Sequence[Iterable[Sequence[TaskRuns]]]) -> list[str]:
+    """Which of its models ended better by a longer patience, otherwise alike, on any machine.
+
+    On the same task, with whatever options (``mirrored_summation[k=3]``); of several that which was
+    longest, a line for each model.
+    """
+    every = [m for tasks in machines for recipes in tasks for of in recipes for m in of.models]
+    said: dict[str, dict[str, None]] = {}
+    for c in one.comparisons:
+        for model, side in zip((c.first, c.second), c.sides, strict=True):
+            runs = tuple(filter(is_ok, side))
+            setting = _setting(ModelRuns(model, c.task, c.metric, runs)) if runs else {}
+            alike = [
+                m
+                for m in every
+                if (m.model, _base(m.task)) == (model, _base(c.task))
+                and {**_setting(m), "patience": setting.get("patience")} == setting
+            ]
+            for task in dict.fromkeys(m.task for m in alike):
+                by = {_setting(m)["patience"]: m for m in alike if m.task == task}
+                patience, *_ = most = sorted(by, key=lambda p: (p == ALL, p), reverse=True)
+                if setting["patience"] in most[1:]:
+                    told = _gained(by[patience], by[setting["patience"]])
+                    if told:
+                        head = f"a patience of {patience} in place of {setting['patience']}"
+                        said.setdefault(f"{head} changed {model} by {told}", {})[c.task] = None
+    may = "otherwise alike: patience may have ended its runs here, not the model"
+    return [f"{', '.join(gathered([*tasks]))}: {told}, {may}" for told, tasks in said.items()]
+
+
+def _gained(longer: ModelRuns, other: ModelRuns) -> str:
+    """``-0.0255 [-0.0414, -0.0095] on mirrored_summation``, if it is shown to be better."""
+    d = compare_means(longer.values, other.values, paired=False)
+    better = d.low > 0 if longer.higher_is_better else d.high < 0
+    size = f"{longer.unit.interval(d)}{longer.unit.of_differences}"
+    return f"{size} on {longer.task}" if better else ""
+
+
+def _base(task: str) -> str:
+    return task.partition("[")[0]
 
 
 def unmeasured(

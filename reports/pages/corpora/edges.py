@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from harness.experiments.conclusion import Conclusion
-from harness.train.recipe import CEILINGS, HOW_FOUND
+from harness.records.schema import digest
+from harness.train.recipe import CEILINGS, HOW_FOUND, changes, identity
 from harness.train.task import HIGHER_IS_BETTER, by_common_recipe
+from reports.core.against import outdone
+from reports.core.source import Source
 from reports.core.style import mechanism_of
+from reports.core.trained import tasks_by_recipe
+from reports.pages.corpora.causes import short_patience
 from reports.pages.corpora.trials import COMMON, Tried
-from reports.pages.corpora.tuning import judged
+from reports.pages.corpora.tuning import judged, tuned
 
 
 def _grids(one: Tried) -> dict[str, list[float]]:
@@ -111,8 +117,37 @@ def worst_for(one: Tried, of: Collection[str] | None = None) -> list[str]:
         and all(sign * gain > 0 for gain in own)
     ]
     count = len(one.recipes)
-    worst = f"the common recipe is the worst of {count} on the dev split with {', '.join(found)}"
-    return [f"{one.task.name}: {worst}, so that others gain by it"] if found else []
+    seeds = len({t.seed for t in one.trials})
+    of = f"the dev split, by {seeds} seed{'s' * (seeds > 1)}, with {', '.join(found)}"
+    worst = f"the common recipe is the worst of {count} on {of}, so that others gain by it"
+    return [f"{one.task.name}: {worst}{apart(one)}"] if found else []
+
+
+def apart(one: Tried) -> str:
+    """How far the same trial ended apart on two machines, which no recipe does; empty for none."""
+    every = [t for t in one.everywhere if not math.isnan(t.dev)]
+    devs: dict[tuple[Any, ...], list[float]] = {}
+    for t in every:
+        settings = {k: v for k, v in identity(t.settings).items() if k not in CEILINGS}
+        devs.setdefault((t.mechanism, digest(settings), t.seed), []).append(t.dev)
+    most = max((max(some) - min(some) for some in devs.values()), default=0.0)
+    same = "; the same recipe and seed ended up to {} apart on two machines"
+    return same.format(one.unit.size(most)) if most else ""
+
+
+def replaced(one: Tried, recipe: Mapping[str, Any]) -> list[str]:
+    """That a recipe is a former common one, and by what it was found to be worse than today's."""
+    settings = {k: v for k, v in recipe.items() if k not in CEILINGS}
+    if not one.former or changes(settings, one.base):
+        return []
+    today = ", ".join(changes(one.task.recipe.as_dict(), one.base))
+    return [
+        f"{one.task.name}: {one.former} is the common recipe no more: {today} in its place gave "
+        f"{one.unit.interval(j.difference)}{one.unit.of_differences} on the dev split, over "
+        f"{len(j.singles)} mechanisms (p Holm {j.adjusted_p:.2g})"
+        for j in judged(one)
+        if j.recipe == today
+    ]
 
 
 def of_tuning(found: Sequence[Tried]) -> list[str]:
@@ -143,7 +178,7 @@ def of_conclusion(c: Conclusion, every: Iterable[Tried]) -> list[str]:
         for pair in some:
             for model, recipe in zip(pair.design["models"], pair.design["recipes"], strict=True):
                 if recipe.get("optimiser", grid) == grid:
-                    for line in at_edges(one, recipe):
+                    for line in (*at_edges(one, recipe), *replaced(one, recipe)):
                         by_line.setdefault(line.removeprefix(f"{task}: "), []).append(model)
         usual = [run for pair in some for run in pair.runs if by_common_recipe(run)]
         if usual:
@@ -161,3 +196,14 @@ def of_conclusion(c: Conclusion, every: Iterable[Tried]) -> list[str]:
 def _by_whom(line: str, some: Set[str], everyone: Set[str]) -> str:
     """Of the edge of a recipe that only some models have it is told which."""
     return line if some in (set(), everyone) else f"{', '.join(sorted(some))}: {line}"
+
+
+def elsewhere(source: Source) -> Callable[[Conclusion], list[str]]:
+    """What other records know of a comparison: of its baseline, its patience, and the grids."""
+    every, (tried, _) = source.conclusions, tuned(source)
+    machines = [tasks_by_recipe(device.records) for device in source.devices if device.has("run")]
+    return lambda one: [
+        *outdone(one, every),
+        *short_patience(one, machines),
+        *of_conclusion(one, tried),
+    ]

@@ -11,11 +11,11 @@ import pytest
 
 from harness.cli import compare
 from harness.cli import run as cli
-from harness.experiments.conclusion import Comparison, conclusions
+from harness.experiments.conclusion import Comparison, conclusions, costs_over
 from harness.experiments.costs import at_the_end, best_within, still_gains
 from harness.experiments.design import Surroundings, make_design
 from harness.experiments.model import parse_model
-from harness.experiments.tables import statistics_rows
+from harness.experiments.tables import of_examples, statistics_rows
 from harness.experiments.unequal import unequal_recipes
 from harness.records import journal
 from harness.registry import Registry
@@ -143,6 +143,14 @@ def test_costs_are_medians_of_the_finished_runs() -> None:
     assert (found.epochs, found.chosen_epoch) == (2, 2)
 
 
+def test_what_several_took_is_over_all_their_runs() -> None:
+    first, second = compared(HIGH, LOW), compared(HIGH[:1], LOW[:1])
+    moved = [{**r, "key": f"{r['key']} more", "seconds": 99.0} for r in second.runs]
+    pair = design(1, runs=[[r["key"] for r in moved]])
+    both = costs_over([first, judged(pair, moved)])
+    assert {m: cost.seconds for m, cost in both.items()} == dict.fromkeys((A, B), 12.5)
+
+
 def test_runs_trained_under_another_spelling_are_the_models() -> None:
     typed = "mtsa.algorithm1[scale_t=log_sigmoid]"
     records = [{**r, "model": typed} for r in runs(A, HIGH)] + runs(B, LOW)
@@ -171,6 +179,22 @@ def test_warnings_appear_when_they_must_and_only_then() -> None:
     assert warned("best over time on the test set", found)
     assert warned("(the papers' way), which is too good", found)
     assert not warned("patience", found)
+    assert not of_examples([found]), "no epoch kept both"
+
+    def kept(model: str, values: list[float]) -> list[dict[str, Any]]:
+        """Dev is best after the first epoch, where the test set has a tenth less."""
+        first = [{"dev": {"accuracy": 1.0}, "test": {"accuracy": v - 0.1}} for v in values]
+        last = [{"dev": {"accuracy": 0.5}, "test": {"accuracy": v}} for v in values]
+        runs_of = zip(runs(model, values), first, last, strict=True)
+        return [{**run, "epochs": [one, two]} for run, one, two in runs_of]
+
+    both = [*kept(A, HIGH), *runs(B, LOW)]
+    assert not of_examples([judged(design(recipes=by_test), both)]), "of one model alone"
+    both = [*kept(A, HIGH), *kept(B, HIGH[::-1])]
+    (line,) = of_examples([judged(design(recipes=by_test), both)])
+    d = compare_means(HIGH, HIGH[::-1], paired=True)
+    size = f"{100 * d.difference:+.2f} [{100 * d.low:+.2f}, {100 * d.high:+.2f}]"
+    assert line == f"by dev's epochs of the same runs: {size} points, p = {d.p:.2g} by itself"
     patient = [{**one, "epochs": 9, "patience": 3} for one in by_test]
     ended = "which is too good, and by it patience ended the runs"
     assert warned(ended, compared(HIGH, LOW, recipes=patient))

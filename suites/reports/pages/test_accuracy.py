@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from harness.experiments.conclusion import conclusions
-from harness.experiments.examples import ByExamples
+from harness.experiments.examples import HANGS, ByExamples
 from harness.experiments.replicates import counts_of
 from harness.experiments.tables import NEEDED
 from harness.profile import load_profile
@@ -21,7 +23,7 @@ from reports.pages.corpora.page import Corpora
 from reports.pages.corpora.tables import apart, head, mean_cell
 from reports.pages.corpora.tables import differences as judged_together
 from reports.pages.experiments import Experiments
-from reports.pages.size.accuracy import accuracy_table, difference_text, differences
+from reports.pages.size.accuracy import accuracy_table, difference_text, differences, verdict_cell
 from suites.reports.conftest import on
 from suites.support.comparisons import HIGH, LOW, A, B, family, runs
 from suites.support.declared import COMMON, PAPER, TABLE, compared, planned
@@ -291,3 +293,31 @@ def test_a_cell_says_over_how_many_where_its_column_has_several() -> None:
     told = {one["model"]: one[column] for one in rows}
     assert "] over 6 seeds, " in told["mtsa"]
     assert "] over 5 seeds, " in told["bi_lstm"]
+
+
+def test_a_verdict_that_hangs_on_its_test_set_says_so_in_its_cell_and_in_its_familys(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lstm = [0.85, *LOW[1:]]
+    records = [family([A, LSTM], ["trec", "cr"], 5), *runs(A, HIGH), *runs(B, LOW)]
+    records += [
+        *runs(LSTM, lstm),
+        *runs(A, HIGH, "cr"),
+        *runs(B, LOW, "cr"),
+        *runs(LSTM, lstm, "cr"),
+    ]
+    (known,) = conclusions(records)
+    told = ByExamples((), (), 0, 400, "", None, (), (), None, hangs=True)
+    first, *others = known.comparisons
+    hanging = replace(first, examples=told)
+    assert (verdict_cell(first).notes, verdict_cell(hanging).notes) == ((), (HANGS,))
+    page = Experiments(on(source, records), Output(None, "p"))
+    assert page.rows()[0]["not counted"] == ""
+    again = replace(known, comparisons=(hanging, *others))
+    monkeypatch.setattr(DeviceRecords, "conclusions", property(lambda _: [again]))
+    (row,) = Experiments(on(source, records), Output(None, "p")).rows()
+    assert row["not counted"] == f"{HANGS}: {A} on trec (better)"
+    assert [line.partition(":")[0] for line in row["beside"]] == ["trec", "trec", "cr", "cr"]
+    believed, trained = row["beside"][:2]
+    assert believed.startswith(f"trec: P(better) / P(worse): {A} >0.99 / <0.01, {LSTM} ")
+    assert trained.startswith("trec: trained for, medians over the runs: ")

@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
+from harness.experiments.conclusion import conclude
 from harness.train.recipe import Recipe
 from harness.train.task import task
 from reports.core.trained import tasks_by_recipe
 from reports.pages.corpora import causes, printed
-from suites.reports.pages.test_printed import trained
+from suites.reports.pages.test_printed import MTSA, trained
+from suites.support import comparisons
+from suites.support.comparisons import HIGH, LOW, A, B
 
 PAPER = task("trec").recipes["paper"].recipe_for("mtsa")
 PATIENT = replace(PAPER, patience=20)
@@ -131,8 +134,46 @@ def test_a_large_gap_by_a_papers_recipe_of_which_no_cause_was_measured_is_told()
     wider = trained("mtsa.fused", low, mean=0.95, vectors="glove_300d")
     tasks = tasks_by_recipe([*far, *near, *other, *wider])
     assert causes.unmeasured(printed.beside(tasks), causes.over([tasks])) == ""
+    forms = [*comparisons.runs(other := "mtsa_released.fused", HIGH), *comparisons.runs(MTSA, LOW)]
+    ask = comparisons.design(5, other, models=[other, MTSA])
+    ask["runs"] = [[f"{m} trec {i}" for m in (other, MTSA)] for i in range(5)]
+    tasks = tasks_by_recipe(far)
+    said = causes.unmeasured(printed.beside(tasks), [], [conclude(ask, forms)])
+    assert said.endswith(f"(vectors, steps, examples, {causes.FORM}).")
     half = trained("mtsa.fused", replace(low, width=300), mean=0.95)
     tasks = tasks_by_recipe([*far, *half])
     assert "paper, mtsa.fused -3.3 (" in causes.unmeasured(
         printed.beside(tasks), causes.over([tasks])
     ), "no cause of it"
+
+
+def test_a_longer_patience_by_which_a_model_ended_better_is_told_wherever_its_was_short() -> None:
+    usual = task("mirrored_summation").recipe
+
+    def of(model: str, patience: int, name: str, low: float, **more: Any) -> list[dict[str, Any]]:
+        recipe = {**replace(usual, patience=patience).as_dict(), **more}
+        values = [low + 0.001 * seed for seed in range(5)]
+        told = {"recipe": recipe, "vectors": "", "fingerprint": "f"}
+        return [
+            {**r, "key": f"{r['key']} {patience} {more}", "test": {"mse": r["test"]["mse"]}}
+            for r in comparisons.runs(model, values, name, **told)
+        ]
+
+    k = "mirrored_summation[k=3]"
+    asked = [*of(A, 5, k, 0.06), *of(B, 5, k, 0.05)]
+    pair = comparisons.design(5, A, k, metric="mse", higher_is_better=False)
+    both = zip(asked[:5], asked[5:], strict=True)
+    pair["runs"] = [[a["key"], b["key"]] for a, b in both]
+    one = conclude(pair, asked)
+    name = "mirrored_summation"
+    short = [*of(A, 5, name, 0.06), *of(B, 5, name, 0.05)]
+    long = [*of(A, 60, name, 0.06), *of(B, 60, name, 0.03), *of(B, 20, name, 0.01, rate=0.1)]
+
+    def said(*runs: list[dict[str, Any]]) -> list[str]:
+        return causes.short_patience(one, [tasks_by_recipe(some) for some in (asked, *runs)])
+
+    (line,) = said(short, long)
+    assert line.startswith(f"{k}: a patience of 60 in place of 5 changed {B} by -0.0200 [")
+    assert f"] on {name}, otherwise alike: patience may have ended its runs here" in line
+    assert said(long) == [], "not otherwise alike, and of what it was worth nothing is known"
+    assert said(short, of(B, 60, name, 0.0501)) == [], "nothing was gained"

@@ -204,6 +204,16 @@ def test_where_the_test_set_chose_it_is_told_what_dev_would_have() -> None:
         assert row[printed.BY_DEV] == ""
 
 
+def test_what_was_trained_again_to_the_digit_is_one_row_that_names_both_places() -> None:
+    many = shown(trained(MTSA, task("trec").recipe))
+    few = shown(trained(MTSA, task("trec").recipe)[:3])
+    other = shown(trained(MTSA, task("trec").recipe, mean=0.5))
+    of = [replace(b, where=w) for some, w in ((few, "1"), (many, "2"), (other, "3")) for b in some]
+    first, second = printed.told_once(of)
+    assert (len(first.model.runs), first.where) == (len(many[0].model.runs), "2; again 1")
+    assert second.where == "3", "other results"
+
+
 def test_rows_of_a_papers_recipe_are_compared_with_each_other() -> None:
     paper = task("trec").recipes["paper"]
     rows = {model: paper.recipe_for(model.partition(".")[0]) for model in (MTSA, "multi_head.sdpa")}

@@ -146,6 +146,14 @@ def test_trials_against_another_common_recipe_are_left_out_and_told() -> None:
     assert next(iter(tuning.cells(one, found)[0].values())).startswith(
         "former common recipe (dropout=0.3): "
     )
+    today = [run(m, BASE[m] + UP[m], sick.name) for m in MECHANISMS]
+    (one,), _ = trials.tried([*then, *worse, *today])
+    (said,) = edges.replaced(one, {**sick.recipe.as_dict(), "dropout": 0.3, "epochs": 7})
+    assert said.startswith(
+        "sick_relatedness: dropout=0.3 is the common recipe no more: dropout=0.1 in its place gave "
+        "+0.0100 ["
+    )
+    assert edges.replaced(one, sick.recipe.as_dict()) == []
 
 
 def test_what_has_no_score_is_told_and_counts_as_a_trial() -> None:
@@ -266,8 +274,15 @@ def test_whom_the_common_recipe_suits_least_is_told() -> None:
     up = {first: 0.01, **dict.fromkeys(others, -0.01)}
     some = [*runs({}), *runs(up, dropout=0.1), *runs(up, rate=5e-4)]
     assert edges.worst_for(the_only(some)) == [], "of few that says nothing"
-    said = f"trec: the common recipe is the worst of 4 on the dev split with {first}, so "
-    assert edges.worst_for(the_only([*some, *runs(up, rate=2e-3)]))[0].startswith(said)
+    worst = (
+        f"trec: the common recipe is the worst of 4 on the dev split, by 1 seed, with {first}, so"
+    )
+    (said,) = edges.worst_for(the_only([*some, *runs(up, rate=2e-3)]))
+    assert said == f"{worst} that others gain by it"
+    luck = [{**one, "fingerprint": "other"} for one in runs({first: 0.03})]
+    (here, _), _ = trials.tried([*some, *runs(up, rate=2e-3), *luck])
+    (said,) = edges.worst_for(here)
+    assert said.endswith("; the same recipe and seed ended up to 3.00 points apart on two machines")
     assert edges.worst_for(the_only([*some, *runs({}, rate=2e-3)])) == []
 
 
@@ -353,7 +368,8 @@ def test_beside_a_comparison_stands_what_was_tried_on_any_machine_with_its_model
         trained = [comparisons.run(m, 0, 0.8, recipe=recipe) for m in pair["models"]]
         return edges.of_conclusion(conclude(pair, trained), every)
 
-    worst = f"trec: the common recipe is the worst of 4 on the dev split with {first}, so that "
+    worst = f"trec: the common recipe is the worst of 4 on the dev split, by 1 seed, with {first}, "
+    worst += "so that "
     assert said(first, usual) == [f"{worst}others gain by it"], "0.4 was tried, though not here"
     assert said(others[-1], usual) == []
     (edge,) = said(first, {**usual, "dropout": 0.4})
