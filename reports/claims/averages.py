@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from statistics import fmean
 
 from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.examples import STANDING
@@ -18,7 +19,14 @@ from harness.experiments.replicates import EXPLORATORY, unit_of
 from harness.experiments.warnings import training_flaws
 from harness.stats import OverTasks, judged_p, over_tasks
 from harness.train.task import gathered
-from reports.claims.declared import decided, judged_in, keys_of, recipes_told, sides_of
+from reports.claims.declared import (
+    beside_printed,
+    decided,
+    judged_in,
+    keys_of,
+    recipes_told,
+    sides_of,
+)
 from reports.claims.device import DeviceFrames, first_fitting
 from reports.claims.models import LEAST_SEEDS, none_paired
 from reports.claims.record import Claim
@@ -75,6 +83,7 @@ def _declared(
         f"{unit.of_differences}, p Holm {row.adjusted_p:.2g}, {verdict_over_tasks(row, over)}; "
         f"{row.tasks.wins} better, {row.tasks.losses} worse (sign test p = {row.tasks.sign_p:.2g})",
         *(text for text in overall_without(family) if text.startswith(f"{row.model} ")),
+        *_beside_printed(family, [row.model, family.baseline], claim.parameters["task"]),
         recipes_told(
             {m: [r for r in runs if r["model"] == m] for m in (row.model, family.baseline)}
         ),
@@ -119,6 +128,7 @@ def _of_two(first: str, second: str, family: Conclusion, task: str) -> Evidence:
                 f"; without {STANDING} {unit.interval(left.difference)}{unit.of_differences}, "
                 f"{left.wins} better, {left.losses} worse, p = {judged_p(left.difference):.2g}"
             )
+    said = "; ".join([said, *_beside_printed(family, [first, second], task)])
     said += f"; {recipes_told(runs)}; both trained for {family.title}; declared in no family."
     said = f"{EXPLORATORY}: {said}"
     scale = unit.scale if one.higher_is_better else -unit.scale
@@ -127,14 +137,26 @@ def _of_two(first: str, second: str, family: Conclusion, task: str) -> Evidence:
     return of_difference(d, scale, said, keys, p=judged_p(d))
 
 
+def _beside_printed(family: Conclusion, models: Sequence[str], task: str) -> list[str]:
+    """How far the means over all tasks, alike trained or not, are from the printed averages."""
+    means: dict[str, list[float]] = {}
+    for c in family.comparisons:
+        for model, mean in ((c.first, _mean(c)), (c.second, _mean(c, of_first=False))):
+            means.setdefault(model, []).append(mean)
+    averages = {model: fmean(means[model]) for model in models}
+    return beside_printed(task, family.comparisons[0].metric, averages)
+
+
 def _unlike(first: Comparison, second: Comparison) -> bool:
     """Whether one of two models, each compared with the same baseline, was trained more."""
     sides, higher = (first.sides[0], second.sides[0]), first.higher_is_better
     return bool(training_flaws((first.first, second.first), sides, first.metric, higher))
 
 
-def _mean(c: Comparison) -> float:
-    return math.nan if c.difference is None else c.difference.mean_first
+def _mean(c: Comparison, of_first: bool = True) -> float:
+    if c.difference is None:
+        return math.nan
+    return c.difference.mean_first if of_first else c.difference.mean_second
 
 
 def _mean_unseen(c: Comparison) -> float:

@@ -183,7 +183,8 @@ class PrintedAccuracy:
     """A printed mean in the paper's unit, its deviation nan where none is printed.
 
     `setup` is how it was trained, as far as that is known: ``vectors`` (their components),
-    ``width``, ``heads``, ``steps``, ``examples``, ``choose``; None for what is not.
+    ``width``, ``heads``, ``layers``, ``optimiser``, ``steps``, ``examples``, ``choose``; None for
+    what is not.
     """
 
     place: str

@@ -94,10 +94,12 @@ class Beside:
         if width and mechanism is not None and mechanism.options.get("readout") == BOTH:
             width //= 2
         takes_heads = mechanism is not None and mechanism.takes_heads
+        layers = mechanism.options.get("layers") if mechanism is not None else None
         here = {
             "vectors": int(vectors[1]) if vectors else recipe.get("word_width"),
             "tokens": tokens and tokens[0],
             "width": width,
+            "layers": layers,  # of a form of its own: a variant is not asked
             "steps": round(statistics.median(steps)) if steps else None,
             "examples": (run.get("examples") or {}).get("train"),
             "choose": recipe.get("choose"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from harness.experiments.estimate import sought
 from harness.experiments.replicates import EXPLORATORY
 from harness.experiments.tables import DETECTABLE, NEEDED
 from harness.experiments.warnings import NOT_COUNTED
+from harness.train.task import family_of
 from reports.core.against import Against
 from reports.core.tables import Cell, Saved
 from reports.core.trained import ModelRuns, TaskRuns
@@ -33,16 +35,23 @@ def head(task: TaskRuns, trained: Sequence[str] = ()) -> str:
 def unseen(model: ModelRuns, conclusions: Iterable[Conclusion]) -> float | None:
     """Mean of its test metric without test examples that stand in the training set.
 
-    None where there are none, or no predictions were kept: as a comparison of its runs tells.
+    None where there are none, or no predictions were kept: as comparisons of its runs tell, of a
+    family of tasks those of all of them together.
     """
     keys = {run["key"] for run in model.runs}
-    for c in (c for family in conclusions for c in family.comparisons if c.task == model.task):
-        if c.examples is None or not (c.examples.seen and c.examples.values):
-            continue
-        for side, name in enumerate((c.first, c.second)):
-            theirs = {run["key"] for run in c.runs if run["model"] == name}
-            if name == model.model and theirs == keys:
-                return c.examples.mean(side)
+    for family in conclusions:
+        means, told, seen = [], set[str](), False
+        for c in family.comparisons:
+            names = (c.first, c.second)
+            if model.task not in (c.task, family_of(c.task)) or model.model not in names:
+                continue
+            theirs = {run["key"] for run in c.runs if run["model"] == model.model}
+            if c.examples is not None and c.examples.values and not theirs & told:
+                means.append(c.examples.mean(names.index(model.model)))
+                told |= theirs
+                seen = seen or bool(c.examples.seen)
+        if seen and told == keys:
+            return statistics.fmean(means)
     return None
 
 

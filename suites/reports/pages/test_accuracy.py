@@ -222,6 +222,14 @@ def test_a_mean_is_told_without_seen_test_examples_where_predictions_are_kept() 
     assert mean_cell(base, [known, again]) == f"{base.text}, 60.00 unseen"
     fewer = replace(mine, runs=mine.runs[:4])
     assert mean_cell(fewer, [again]) == fewer.text, "of other runs it is not known"
+    name = "mtl16[domain=books]"
+    domains = {**vars(c), "task": name, "examples": replace(told, seen=0)}
+    whole = replace(mine, task="mtl16")
+    both = [type(c)(**{**domains, "runs": some}) for some in (c.runs[:4], c.runs[4:])]
+    assert mean_cell(whole, [replace(known, comparisons=tuple(both))]) == whole.text
+    both[1] = replace(both[1], examples=replace(told, values=tuple((s, 0.8, 0) for s in range(5))))
+    of_all = replace(known, comparisons=tuple(both))
+    assert mean_cell(whole, [of_all]) == f"{whole.text}, 76.00 unseen", "the mean of two domains"
     none = replace(c, examples=replace(told, seen=0))
     assert mean_cell(mine, [replace(known, comparisons=(none,))]) == mine.text
 
