@@ -226,6 +226,28 @@ def outdone(one: Conclusion, every: Iterable[Conclusion]) -> list[str]:
     ]
 
 
+def asked_again(one: Conclusion, every: Iterable[Conclusion]) -> list[str]:
+    """In which other design files its models stand against each other on a task: a line for each.
+
+    By other recipes, vectors or seeds; each has a family of its own.
+    """
+    plan = (one.record.get("plan") or {}).get("file", "")
+    files: dict[tuple[str, str, str], dict[str, None]] = {}
+    for family in every:
+        other = (family.record.get("plan") or {}).get("file", "")
+        for c in family.comparisons if other not in ("", plan) else ():
+            files.setdefault((c.first, c.second, c.task), {})[other] = None
+    by_files: dict[str, list[str]] = {}
+    for c in one.comparisons:
+        if also := files.get((c.first, c.second, c.task)):
+            by_files.setdefault(", ".join(also), []).append(f"{c.first} on {c.task}")
+    return [
+        f"{', '.join(models)}: asked in {also} too (by another recipe, vectors or seeds), each "
+        "judged by itself: no p allows for the others"
+        for also, models in by_files.items()
+    ]
+
+
 def _ended_higher(c: Comparison) -> bool:
     """Whether it is shown: better, or practically equal by less than there is."""
     d = c.difference

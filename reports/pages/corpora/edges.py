@@ -10,7 +10,7 @@ from harness.experiments.conclusion import Conclusion
 from harness.records.schema import digest
 from harness.train.recipe import CEILINGS, HOW_FOUND, changes, identity
 from harness.train.task import HIGHER_IS_BETTER, by_common_recipe
-from reports.core.against import outdone
+from reports.core.against import asked_again, outdone
 from reports.core.source import Source
 from reports.core.style import mechanism_of
 from reports.core.trained import tasks_by_recipe
@@ -199,10 +199,11 @@ def _by_whom(line: str, some: Set[str], everyone: Set[str]) -> str:
 
 
 def elsewhere(source: Source) -> Callable[[Conclusion], list[str]]:
-    """What other records know of a comparison: of its baseline, its patience, and the grids."""
+    """What other records know of a comparison: its question, baseline and patience, the grids."""
     every, (tried, _) = source.conclusions, tuned(source)
     machines = [tasks_by_recipe(device.records) for device in source.devices if device.has("run")]
     return lambda one: [
+        *asked_again(one, every),
         *outdone(one, every),
         *short_patience(one, machines),
         *of_conclusion(one, tried),

@@ -14,7 +14,7 @@ from harness.experiments.tables import NEEDED
 from harness.profile import load_profile
 from harness.stats import compare_means
 from reports.core import sizes
-from reports.core.against import against, as_declared, outdone
+from reports.core.against import against, as_declared, asked_again, outdone
 from reports.core.page import Output
 from reports.core.source import DeviceRecords, Source
 from reports.core.tables import Cell
@@ -193,6 +193,18 @@ def test_a_baseline_of_which_another_form_is_better_is_told_as_a_weak_one(source
     page = Experiments(on(source, asked, form), Output(None, "p"))
     warned = {row["arms"].partition(".")[0]: said in row["warnings"] for row in page.rows()}
     assert warned == {"mtsa": True, "multi_head_released": False}
+
+
+def test_of_a_pair_that_several_design_files_ask_about_each_names_the_others() -> None:
+    files = [compared(name, plan=planned(f"{name}.toml")) for name in ("a", "b")]
+    every = conclusions([r for some in (*files, compared("c")) for r in some])
+    said = {str(f.record["key"]): asked_again(f, every) for f in every}
+    asked = f"{A} on trec: asked in"
+    assert [line.partition(" too")[0] for line in said["a"]] == [f"{asked} b.toml"]
+    assert [line.partition(" too")[0] for line in said["b"]] == [f"{asked} a.toml"]
+    assert [line.partition(" too")[0] for line in said["c"]] == [f"{asked} a.toml, b.toml"]
+    (other,) = conclusions(compared("d", models=["disa.chunked", B]))
+    assert asked_again(other, every) == []
 
 
 def test_a_model_is_told_beside_a_better_form_of_its_baseline_in_its_own_family() -> None:
