@@ -10,7 +10,6 @@ from reports.claims.ledger import ledger
 from reports.claims.printed import load
 from reports.claims.reanalysis import (
     Contrast,
-    added_parameters,
     contrasts,
     fold_deviations,
     implied,
@@ -27,12 +26,9 @@ SUBJECT, BASELINE = "MTSA", "Multi-head"
 QUERIES = {
     "shares": ("proportions",),
     "data-sets": ("paired", "wins_everywhere", "average"),
-    "relatedness": ("welch", "correlations"),
     "costs": ("ratio",),
-    "Table 6 of MTSA": ("implied",),
-    "deviations of its Table 5": ("deviation",),
 }
-"""What has a section of its own."""
+"""Of which claims a section is; all of them, with reasons, stand in the ledger."""
 
 
 @opens
@@ -259,20 +255,6 @@ class Audit:
             self.place.table("translation", found, rows),
         )
 
-    def parameters(self) -> Shown:
-        """How many score layers per head the printed parameter counts allow."""
-        counts = self.translation["parameters_millions"]
-        printed = counts["MTSA"] - counts["Multi-head"]
-        one, two = (added_parameters(self.translation, layers) for layers in (1, 2))
-        return says(
-            [
-                f"Table 6 prints {counts['Multi-head']}M and {counts['MTSA']}M parameters: "
-                f"{printed:.2f}M more. One layer per head with its bias adds 6 x 8 x (64² + 64) = "
-                f"{one:.2f}M, which is what is printed; the two layers of equation 9 would "
-                f"add {two:.2f}M.",
-            ]
-        )
-
     @cached_property
     def audits(self) -> list[Verdict]:
         """All audit claims with their verdicts; no records are needed."""
@@ -302,13 +284,7 @@ class Audit:
         return together(
             says([v.reason for v in found]),
             self.place.figure("data-sets", figure, caption),
-            self._table("data-sets", found),
         )
-
-    def relatedness(self) -> Shown:
-        """ReSAN's Table 3: SICK, over five runs, and over test pairs."""
-        found = [v for v in self._of("relatedness") if v.claim.paper == "resan"]
-        return together(says([v.reason for v in found]), self._table("relatedness", found))
 
     def costs(self) -> Shown:
         """Ratios of printed times, memories and parameters, with what rounding allows."""
@@ -320,14 +296,8 @@ class Audit:
             "Claims on cost, by the papers' own numbers",
         )
 
-    def counting(self) -> Shown:
-        """What is settled by counting: parameters, operations, paths, runs, numbers taken over."""
-        elsewhere = {query for queries in QUERIES.values() for query in queries}
-        found = [v for v in self.audits if v.claim.query not in elsewhere]
-        return together(says([v.reason for v in found]), self._table("counting", found))
-
     def _intervals(self, section: str, title: str, under: str, unit: str, what: str) -> Shown:
-        """What is counted in a section, its values with intervals, and the table."""
+        """What is counted in a section, and its values with intervals."""
         found = self._of(section)
         failed = [v for v in found if v.verdict == "not reproduced"]
         sentence = f"Of {len(found)} claims of this kind {_counted(found)}."
@@ -335,26 +305,7 @@ class Audit:
         return together(
             says([sentence, *(f"{v.claim.statement} Not so: {v.reason}" for v in failed)]),
             self.place.figure(section, figure, f"{what}: {_counted(found)}."),
-            self._table(section, found),
         )
-
-    def _table(self, name: str, found: Sequence[Verdict]) -> Shown:
-        rows = [
-            {
-                "claim": v.claim.statement,
-                "value": v.measured,
-                "verdict": v.verdict,
-                "why": v.reason,
-            }
-            for v in found
-        ]
-        kept = ("statement", "place", "value", "low", "high", "verdict", "reason")
-        numbers = (
-            {"claim": v.id, **{name: v.as_json()[name] for name in kept}}
-            | {"arithmetic": "; ".join(v.steps)}
-            for v in found
-        )
-        return self.place.table(name, numbers, rows, (0, 2, 3))
 
 
 def _counted(found: Sequence[Verdict]) -> str:

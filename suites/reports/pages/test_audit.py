@@ -117,7 +117,6 @@ def test_the_words_are_fair(tmp_path: Path) -> None:
             audit.deviations(),
             audit.translation_table(),
             audit.translation_intervals(),
-            audit.parameters(),
         )
     )
     assert "not shown by the printed numbers on CR, MPQA and SST-5" in said
