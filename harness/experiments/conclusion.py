@@ -147,8 +147,11 @@ class Comparison:
     @property
     def said(self) -> str:
         """The verdict, and whether one that decides is counted: see `flaws`."""
-        lost = self.flaws and self.verdict in DECIDED
-        return f"{self.verdict}{NOT_COUNTED}" if lost else self.verdict
+        return self.as_said(self.verdict)
+
+    def as_said(self, verdict: str) -> str:
+        """The same of another verdict on these runs."""
+        return verdict + NOT_COUNTED * bool(self.flaws and verdict in DECIDED)
 
     @property
     def unit(self) -> Unit:

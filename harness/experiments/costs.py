@@ -146,12 +146,18 @@ def best_within(run: Mapping[str, Any], metric: str, higher_is_better: bool, ste
 
 
 def at_dev_epoch(run: Mapping[str, Any], metric: str, higher_is_better: bool) -> float:
-    """A run's test metric after the epoch that dev would have chosen; nan if that was not kept."""
-    sign, kept = 1 if higher_is_better else -1, [e for e in run["epochs"] if "dev" in e]
-    best: Mapping[str, Any] = max(
-        kept, key=lambda e: sign * e["dev"].get(metric, math.nan), default={}
-    )
-    return float((best.get("test") or {}).get(metric, math.nan))
+    """A run's test metric after the epoch that dev would have chosen.
+
+    nan unless it kept both metrics of every epoch.
+    """
+    both = [
+        [float((e.get(split) or {}).get(metric, math.nan)) for split in ("dev", "test")]
+        for e in run.get("epochs") or ()
+    ]
+    if not both or any(math.isnan(dev + test) for dev, test in both):
+        return math.nan
+    sign = 1 if higher_is_better else -1
+    return max(both, key=lambda one: sign * one[0])[1]
 
 
 def _chosen_by(run: Mapping[str, Any], metric: str) -> list[float]:

@@ -33,6 +33,7 @@ from harness.stats import (
     correlation_p,
     correlation_parts,
     crossed,
+    holm,
     mcnemar,
     summed_p,
     too_few,
@@ -246,21 +247,46 @@ def by_examples(
         Of each comparison, from `kept_of`.
     """
     again = ruled(without_seen(found, kept))
+    crossed_p = _crossed_p(found, rules, kept)
     return [
-        None if k is None else _told(k, m, unit_of(m.design["metric"]), rule.verdict, other.verdict)
-        for m, k, rule, other in zip(found, kept, rules, again, strict=True)
+        None if k is None else _told(k, m, rule.verdict, other.verdict, p, len(found))
+        for m, k, rule, other, p in zip(found, kept, rules, again, crossed_p, strict=True)
     ]
 
 
-def _told(kept: KeptPairs, found: Measured, unit: Unit, verdict: str, again: str) -> ByExamples:
+def _crossed_p(
+    found: Sequence[Measured], rules: Sequence[Ruled], kept: Sequence[KeptPairs | None]
+) -> list[float]:
+    """By Holm over the family, as its verdicts are: p over seeds and examples of what each says.
+
+    1 where that can't be told.
+    """
+    overs = [None if k is None else k.crossed for k in kept]
+    margins = [m.design["margin"] for m in found]
+    apart = holm([1.0 if over is None else over.p for over in overs])
+    equal = holm(
+        [
+            1.0 if over is None or margin is None else over.equivalence(margin)
+            for over, margin in zip(overs, margins, strict=True)
+        ]
+    )
+    both = zip(rules, apart, equal, strict=True)
+    return [e if rule.verdict == "practically equal" else p for rule, p, e in both]
+
+
+def _told(
+    kept: KeptPairs, found: Measured, verdict: str, again: str, crossed_p: float, together: int
+) -> ByExamples:
     """What is said of it beside a verdict.
 
     Parameters
     ----------
     again : str
         The verdict without the seen examples.
+    crossed_p : float
+        Over seeds and examples, as adjusted for so many comparisons `together`.
     """
-    over, d = kept.crossed, found.difference
+    over, d, unit = kept.crossed, found.difference, unit_of(found.design["metric"])
     lines = []
     if verdict != "unfinished":
         lines.append(_without(kept, unit, verdict, again, bool(found.values.folds)))
@@ -277,11 +303,16 @@ def _told(kept: KeptPairs, found: Measured, unit: Unit, verdict: str, again: str
         over = None
     if over is not None:
         lines.append(_over(over, kept, found.design["metric"], unit))
-    apart = [] if over is None else _apart(over, verdict, found.design["margin"])
+    hangs = over is not None and verdict in DECIDED and crossed_p >= ALPHA
+    holm_over = f", Holm over {together}" if together > 1 else ""
+    told = (
+        f"the verdict {verdict} {HANGS}: it does not hold over seeds and test examples together "
+        f"(p = {crossed_p:.2g}{holm_over})"
+    )
     known = kept.unseen is not None and verdict != "unfinished"
     return ByExamples(
         lines=tuple(lines),
-        warnings=(*warnings, *apart),
+        warnings=(*warnings, *[told] * hangs),
         seen=kept.seen,
         tested=kept.tested,
         verdict=again if known else "",
@@ -289,7 +320,7 @@ def _told(kept: KeptPairs, found: Measured, unit: Unit, verdict: str, again: str
         values=kept.unseen.values.rows if kept.unseen else (),
         pairs=tuple((replicate.seed, replicate.fold, p) for replicate, p in kept.pairs),
         crossed=over,
-        hangs=bool(apart),
+        hangs=hangs,
     )
 
 
@@ -318,18 +349,3 @@ def _over(over: Crossed, kept: KeptPairs, metric: str, unit: Unit) -> str:
         f"[{unit.difference(over.low)}, {unit.difference(over.high)}], p = {over.p:.2g}; "
         f"{found} of {len(kept.pairs)} pairs of runs differ by {PAIR_TESTS[metric]}"
     )
-
-
-def _apart(over: Crossed, verdict: str, margin: float | None) -> list[str]:
-    """A verdict of seeds that does not hold where test examples are drawn too."""
-    if verdict not in DECIDED:
-        return []
-    p = over.p
-    if verdict == "practically equal" and margin is not None:
-        p = over.equivalence(margin)
-    if p < ALPHA:
-        return []
-    return [
-        f"the verdict {verdict} {HANGS}: it does not hold over seeds and test "
-        f"examples together (p = {p:.2g})"
-    ]

@@ -208,8 +208,8 @@ def looked(design: Record, records: Sequence[Record], order: Order) -> list[str]
     if known := known_before(design, pairs_of(design, runs), order):
         out.append(
             f"in {known} of {len(design['runs'])} pairs a run, or both, repeats what another "
-            "machine, other code or a look had done before this design was declared: what it gives "
-            "was known; seeds that were never trained would be new"
+            "machine, other code or a look had done before this design was declared: such a seed "
+            "had been seen; seeds that were never trained would be new"
         )
     if unused := _unused(design, records, order):
         out.append(

@@ -201,8 +201,9 @@ def _by_dev(c: Comparison) -> str:
     def value(run: Record) -> float:
         return at_dev_epoch(run, c.metric, c.higher_is_better)
 
-    d = judged_by(c.design, pairs_of(c.design, c.runs), value).difference
-    if d is None or math.isnan(d.difference):
+    found = judged_by(c.design, pairs_of(c.design, c.runs), value)
+    d = found.difference
+    if d is None or len(found.values.rows) != len(c.values):
         return ""
     p = "" if too_few(d) else f", p = {d.p:.2g} by itself"
     return f"by dev's epochs of the same runs: {c.unit.interval(d)}{c.unit.of_differences}{p}"

@@ -66,18 +66,22 @@ def unequal_recipes(design: Record) -> list[str]:
 def _tried(design: Record, side: int) -> int:
     """Recipes tried for a model: as was told, or, of today's common recipe, is known since.
 
-    A ceiling of epochs was never tuned: with another one it is the common recipe all the same. With
-    options a model is another form, and older records tell of it what its mechanism was tried with.
+    Patience and a ceiling of epochs were never tuned: with others it is the common recipe still.
     """
     recipe, told = design["recipes"][side], design["recipes"][side]["tuning_trials"]
     form = form_of(design["models"][side])
     known = [
-        one.tuned.get(form, 0)
+        (one.tuned.get(form, 0), one.tuned.get(form.partition("[")[0], 0))
         for one in known_tasks(design["task"])
         if _settings(recipe) == _settings(one.recipe.as_dict())
     ]
-    return max(0 if known and "[" in form else told, *known, 0)
+    # Of another form records told what its mechanism was tried with, which is one more since
+    # (plans/tuning-edges.toml): that was never tried with the form.
+    if "[" in form and any(told in (whole, whole - 1) for _, whole in known):
+        told = 0
+    return max(told, *(own for own, _ in known), 0)
 
 
 def _settings(recipe: Record) -> dict[str, Any]:
-    return {name: value for name, value in identity(recipe).items() if name not in CEILINGS}
+    untuned = {*CEILINGS, "patience"}
+    return {name: value for name, value in identity(recipe).items() if name not in untuned}

@@ -10,8 +10,10 @@ from functools import cached_property
 from itertools import chain, combinations
 
 from harness.experiments.conclusion import Comparison, Conclusion
+from harness.experiments.model import form_of
 from harness.experiments.replicates import EXPLORATORY, Replicate, Values, counted, units_of
 from harness.experiments.warnings import DECIDED, NOT_COUNTED, training_flaws
+from harness.records.schema import digest
 from harness.stats import (
     MeanDifference,
     Ties,
@@ -20,8 +22,10 @@ from harness.stats import (
     holm,
     judged_p,
     ties,
+    too_few,
 )
 from harness.stats.overall import LEAST_MODELS, LEAST_TASKS
+from harness.train.recipe import CEILINGS, identity
 from reports.core.recipes import trained_with, unlike_common
 from reports.core.style import mechanism_of
 from reports.core.trained import ModelRuns, TaskRuns, folds_of
@@ -190,25 +194,25 @@ def _is_form(model: str, of: str) -> bool:
 def better_forms(
     model: str, tasks: Collection[str], every: Iterable[Conclusion]
 ) -> Iterator[tuple[Conclusion, Comparison]]:
-    """Where another form of a model ended higher than that on one of the tasks, trained alike."""
+    """Where another form of a model is shown to have ended better than that on one of the tasks."""
     for family in every:
         for c in family.comparisons:
             asked = c.second == model and c.task in tasks and _is_form(c.first, model)
-            if asked and _ended_higher(c):
+            if asked and _ended_better(c):
                 yield family, c
 
 
 def outdone(one: Conclusion, every: Iterable[Conclusion]) -> list[str]:
-    """Which other forms of its baseline ended higher than that on its tasks: a line each.
+    """Which other forms of its baseline ended better than that on its tasks: a line each.
 
-    By its own recipe, or by another, which is told; of one in its own family also what the models
-    are to that.
+    By its own recipe and vectors, or by others, which are told; of one in its own family also what
+    the models are to that.
     """
     models = [c.first for c in one.comparisons if not _is_form(c.first, one.baseline)]
-    mine = {c.task: unlike_common(c.runs) for c in one.comparisons}
+    mine = {c.task: _trained_by(c) for c in one.comparisons if c.runs}
     found: dict[str, dict[bool, dict[str, None]]] = {}
     for family, c in better_forms(one.baseline, mine, every):
-        own, alike = family.key == one.key, mine[c.task] == unlike_common(c.runs)
+        own, alike = family.key == one.key, mine[c.task] == _trained_by(c)
         if own and not models:
             continue  # it is what shows it
         by = [c.design["plan"]["file"]] if c.design.get("plan") else []
@@ -218,37 +222,46 @@ def outdone(one: Conclusion, every: Iterable[Conclusion]) -> list[str]:
         told += "".join(_less(m, c) for m in family.of_task(c.task) if own and m.first in models)
         found.setdefault(c.task, {}).setdefault(alike, {})[told] = None
     head = f"a weak baseline? Other forms of {one.baseline}"
-    how = {True: "trained alike", False: "trained by another recipe than here, though alike there"}
+    how = {True: "by the same recipe", False: "by another recipe or other vectors than here"}
     return [
-        f"{task}: {head}, {how[alike]}, ended higher: {'; '.join(forms[alike])}"
+        f"{task}: {head} ended better {how[alike]}: {'; '.join(forms[alike])}"
         for task, forms in found.items()
         for alike in sorted(forms, reverse=True)
     ]
 
 
+def _trained_by(c: Comparison) -> set[str]:
+    """Digests of what the runs of its baseline were trained by, ceilings left out."""
+    found = set()
+    for run in c.sides[1]:
+        recipe = identity(run.get("recipe") or {})
+        kept = {name: value for name, value in recipe.items() if name not in CEILINGS}
+        found.add(digest([kept, run.get("vectors")]))
+    return found
+
+
 def asked_again(one: Conclusion, every: Iterable[Conclusion]) -> list[str]:
     """In which other design files its models stand against each other on a task: a line for each.
 
-    By other recipes, vectors or seeds; each has a family of its own.
+    Whatever computes them; each has a family of its own.
     """
     plan = (one.record.get("plan") or {}).get("file", "")
     files: dict[tuple[str, str, str], dict[str, None]] = {}
     for family in every:
         other = (family.record.get("plan") or {}).get("file", "")
         for c in family.comparisons if other not in ("", plan) else ():
-            files.setdefault((c.first, c.second, c.task), {})[other] = None
+            files.setdefault((form_of(c.first), form_of(c.second), c.task), {})[other] = None
     by_files: dict[str, list[str]] = {}
     for c in one.comparisons:
-        if also := files.get((c.first, c.second, c.task)):
+        if also := files.get((form_of(c.first), form_of(c.second), c.task)):
             by_files.setdefault(", ".join(also), []).append(f"{c.first} on {c.task}")
     return [
-        f"{', '.join(models)}: asked in {also} too (by another recipe, vectors or seeds), each "
-        "judged by itself: no p allows for the others"
+        f"{', '.join(models)}: asked in {also} too, each judged by itself: no p allows for others"
         for also, models in by_files.items()
     ]
 
 
-def _ended_higher(c: Comparison) -> bool:
+def _ended_better(c: Comparison) -> bool:
     """Whether it is shown: better, or practically equal by less than there is."""
     d = c.difference
     if d is None or c.verdict not in ("better", "practically equal"):
@@ -257,13 +270,14 @@ def _ended_higher(c: Comparison) -> bool:
 
 
 def _less(c: Comparison, form: Comparison) -> str:
-    """What a model is to another form of its baseline, of the seeds or folds that both have."""
+    """What a model is to another form of its baseline, of the seeds that both have in pairs."""
     other = {number: value for number, value, _ in form.values}
     both = [(value, other[number]) for number, value, _ in c.values if number in other]
-    if len(both) < 2 or c.units != "seeds":
+    if not (both and c.paired and form.paired and c.units == "seeds"):
         return ""
     d = compare_means(*zip(*both, strict=True), paired=True)
-    return f"; {c.first} less that {_size(c, d)}, p = {d.p:.2g}, {EXPLORATORY}"
+    p = "" if too_few(d) else f", p = {d.p:.2g}"
+    return f"; {c.first} less that {_size(c, d)}{p}, {EXPLORATORY}"
 
 
 def _size(c: Comparison, d: MeanDifference | None) -> str:

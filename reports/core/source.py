@@ -82,12 +82,12 @@ class DeviceRecords:
         """The title of where some of its records were made: of the last of several machines on
         which a design file was run they all are (`_gone_on`), and each machine is named.
         """
-        titles = self._machines(records)
+        titles = self.machines_of(records)
         if len(titles) < 2:
             return next(iter(titles), self.title)
         return "; ".join(f"{title} ({count})" for title, count in titles.most_common())
 
-    def _machines(self, records: Iterable[Mapping[str, Any]]) -> Counter[str]:
+    def machines_of(self, records: Iterable[Mapping[str, Any]]) -> Counter[str]:
         """How many of some records each machine made, by its title."""
         return Counter(self._elsewhere.get(r.get("session"), self.title) for r in records)
 
@@ -139,7 +139,7 @@ class DeviceRecords:
         what = "commits" if len(named) > 1 else "commit"
         changed = "; +: with local changes" if any(c.endswith("+") for c in named) else ""
         said = ", ".join(named[:MOST_COMMITS]) or "unknown"
-        made = self._machines(r for r in self.records if r["kind"] in kinds)
+        made = self.machines_of(r for r in self.records if r["kind"] in kinds)
         where = " and ".join(title for title, _ in made.most_common()) or self.title
         return f"{where}; {what} {said}{more}{changed}; {self.dates_of(*kinds)}"
 

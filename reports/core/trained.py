@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from harness.experiments.costs import at_dev_epoch
+from harness.experiments.costs import at_dev_epoch, steps_of
 from harness.experiments.replicates import (
     BEST_ON_TEST,
     Replicate,
@@ -117,11 +117,19 @@ class ModelRuns:
 
         None unless the test set chose, and every run kept both metrics of every epoch.
         """
+        if not self.best_on_test:
+            return None
         higher = self.higher_is_better
         by_key = {r["key"]: at_dev_epoch(r, self.metric, higher) for r in self.runs}
-        if not self.best_on_test or any(map(math.isnan, by_key.values())):
+        if any(map(math.isnan, by_key.values())):
             return None
         return statistics.fmean(per_unit(self.runs, lambda run: by_key[run["key"]]))
+
+    @property
+    def steps(self) -> float | None:
+        """Of the optimiser, the median over its runs; None where no record tells."""
+        told = [found[0] for run in self.runs if (found := steps_of(run))]
+        return statistics.median(told) if told else None
 
     @property
     def text(self) -> str:

@@ -19,13 +19,14 @@ from harness.experiments.tables import (
     of_examples,
     statistics_rows,
 )
+from harness.experiments.warnings import DECIDED
 from harness.stats import MeanDifference
 from harness.train.task import family_of, known_tasks
 from reports.contents import page_of
 from reports.core.page import Shown, SourcePage, remark, says, together
 from reports.core.recipes import trained_with
 from reports.core.tables import Cell, under
-from reports.pages.corpora.edges import elsewhere
+from reports.pages.corpora.edges import known_beside
 from reports.pages.size.accuracy import verdict_cell
 
 WORDS = (0, 1, 2, 3)
@@ -70,7 +71,8 @@ class Experiments(SourcePage):
                     one["verdict"] + one["missing"],
                     notes=tuple(
                         filter(
-                            None, map(one.get, ("instead", "not counted", "difference", "further"))
+                            None,
+                            map(one.get, ("instead", "known at once", "difference", "further")),
                         )
                     ),
                 ),
@@ -94,7 +96,7 @@ class Experiments(SourcePage):
     @cached_property
     def _every(self) -> list[dict[str, Any]]:
         """Of every device; asked for by each piece of the page."""
-        find_page, known = page_of(self.source), elsewhere(self.source)
+        find_page, known = page_of(self.source), known_beside(self.source)
         return [
             _row(one, known(one))
             | {"instead": instead}
@@ -129,7 +131,7 @@ def _row(conclusion: Conclusion, more: Sequence[str]) -> dict[str, Any]:
         "difference": _difference(alone, alone.difference) if alone else "",
         "missing": alone.sought.short(alone.unit) if alone is not None and alone.sought else "",
         "verdict": str(verdict),
-        "not counted": "; ".join(verdict.notes) if alone else _hanging(conclusion),
+        "known at once": "; ".join(verdict.notes) if alone else _hanging(conclusion),
         "further": further(alone.design, pairs_of(alone.design, alone.runs)) if alone else "",
         UNSEEN: _without_seen(conclusion),
         "beside": _beside(conclusion),
@@ -179,14 +181,18 @@ def _beside(conclusion: Conclusion) -> list[str]:
 
 
 def _of_task(some: Sequence[Comparison], alone: bool) -> list[str]:
-    """Of many tasks of a family only what training took: the rest has a table a task."""
+    """Of many tasks of a family what training took, and the examples of what is decided by either
+    of all or of those that were not seen: the rest has a table.
+    """
     trained = [
         f"{one['model']} {one['steps']} steps, {one['examples seen']} examples, {one['training']}"
         for one in under(COSTS, cost_rows(some))
     ]
     medians = [f"trained for, medians over the runs: {'; '.join(trained)}"] if trained else []
     if len({c.task for c in some}) > 1:
-        return medians
+        known = [(c, c.examples.verdict if c.examples else "") for c in some]
+        shown = [c for c, unseen in known if {c.verdict, unseen} & {*DECIDED}]
+        return [*(f"{c.task}, {c.first}: {t}" for c in shown for t in of_examples([c])), *medians]
     tests = statistics_rows(some[0])[1:] if alone else []
     told = [f"{name} {value}" for name, value, _ in tests if name[0] in "pP"]
     if not alone and (believed := [c for c in some if c.chances is not None]):
@@ -215,8 +221,8 @@ def _without_seen(conclusion: Conclusion) -> str:
         read = any(one.files for name in conclusion.tasks for one in known_tasks(name))
         return "not told: no predictions are kept" if read else ""
     changed = [
-        f"{'' if conclusion.is_pair else f'{c.first} on {c.task} '}{c.verdict}"
-        f"{_bracketed(c, c.difference)} to {e.verdict}{_bracketed(c, e.difference)}"
+        f"{'' if conclusion.is_pair else f'{c.first} on {c.task} '}{c.said}"
+        f"{_bracketed(c, c.difference)} to {c.as_said(e.verdict)}{_bracketed(c, e.difference)}"
         for c, e in known
         if e.verdict != c.verdict
     ]

@@ -54,7 +54,7 @@ from reports.pages.comparison.tables import (
     run_cells,
     run_numbers,
 )
-from reports.pages.corpora.edges import elsewhere
+from reports.pages.corpora.edges import known_beside
 
 OVER_BASELINE = ("epoch, over the baseline's", "memory, over the baseline's")
 BELOW = "Every replicate of every model is a point in the figures below."
@@ -150,7 +150,7 @@ class Compared(DevicePage):
         """What is decided, and what must be known beside it."""
         c = self.conclusion
         first, *others = map(_ended, c.sentences)
-        warnings = map(_ended, [*c.warnings, *elsewhere(self.source)(c)])
+        warnings = map(_ended, [*c.warnings, *known_beside(self.source)(c)])
         over = [self.over_tasks()] if len(c.tasks) > 1 else []
         return together(says([first], main=True), *over, says(others), warns(warnings))
 

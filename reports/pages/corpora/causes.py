@@ -10,8 +10,9 @@ from itertools import combinations, pairwise
 from typing import Any
 
 from harness.experiments.conclusion import Conclusion
-from harness.experiments.replicates import is_ok
-from harness.stats import compare_means
+from harness.experiments.costs import at_ceiling
+from harness.experiments.replicates import counted_each, is_ok
+from harness.stats import compare_means, too_few
 from harness.train.recipe import CEILINGS, identity
 from harness.train.task import gathered
 from reports.core.against import Against, against, better_forms
@@ -32,7 +33,7 @@ CAUSES = {
 Of patience the fuller one trains the paper's steps whatever the dev curve does: as many epochs of
 patience as there are epochs.
 """
-FORM = "another form of it ended higher by another recipe"
+FORM = "another form of it ended better"
 FAR = 0.02
 """Two points: further below print a gap is to have a cause."""
 ALL = "all"
@@ -128,9 +129,9 @@ def over(machines: Sequence[Iterable[Sequence[TaskRuns]]]) -> list[tuple[str, Ta
     return found + [one for one in causes(everywhere.values()) if asked(one) not in told]
 
 
-def _apart(pair: Against) -> bool:
+def _apart(*both: ModelRuns) -> bool:
     """Whether no machine trained both."""
-    one, other = ({r.get("fingerprint") for r in m.runs} for m in (pair.model, pair.other))
+    one, other = ({r.get("fingerprint") for r in m.runs} for m in both)
     return not one & other
 
 
@@ -138,7 +139,10 @@ def table(found: Sequence[tuple[str, TaskRuns, Against]]) -> Saved:
     """Numbers, and texts."""
     rows, flat = [], []
     for cause, of, pair in found:
-        one, other = (_called(cause, _setting(m)) for m in (pair.model, pair.other))
+        both = (pair.model, pair.other)
+        one, other = (_called(cause, _setting(m)) for m in both)
+        apart = _apart(*both)
+        steps = ["unknown" if m.steps is None else f"{m.steps:,.0f}" for m in both]
         rows.append(
             {
                 "": f"{head(of)}: {pair.model.model}",
@@ -147,7 +151,8 @@ def table(found: Sequence[tuple[str, TaskRuns, Against]]) -> Saved:
                 "in place of": other,
                 "difference [95 %]": pair.text,
                 "p": f"{pair.difference.p:.2g}",
-                "over": ", ".join([pair.counted, *["on two machines"] * _apart(pair)]),
+                "over": ", ".join([pair.counted, *["on two machines"] * apart]),
+                "steps": " / ".join(steps),
             }
         )
         flat.append(
@@ -158,7 +163,9 @@ def table(found: Sequence[tuple[str, TaskRuns, Against]]) -> Saved:
                 "cause": cause,
                 "with": one,
                 "in_place_of": other,
-                "machines": 1 + _apart(pair),
+                "machines": 1 + apart,
+                "steps_with": pair.model.steps,
+                "steps_in_place_of": pair.other.steps,
                 **{name: getattr(pair.difference, name) for name in NUMBERS},
                 "replicates": len(pair.values.rows),
             }
@@ -180,6 +187,7 @@ def cut_short(machines: Sequence[Iterable[Sequence[TaskRuns]]]) -> Saved:
         for one in of.models
         if all(_told(one, run) for run in one.runs)
     ]
+    flat: list[dict[str, Any]] = []
     rows: list[dict[str, str]] = []
     for whole in every:
         setting = _setting(whole)
@@ -188,8 +196,12 @@ def cut_short(machines: Sequence[Iterable[Sequence[TaskRuns]]]) -> Saved:
         of = (whole.model, whole.task)
         alike = (_setting(one) for one in every if (one.model, one.task) == of)
         shorter = {one["patience"] for one in alike if {**one, "patience": ALL} == setting} - {ALL}
-        rows += [row for p in sorted(shorter) if (row := _row(whole, p)) not in rows]
-    return rows, rows
+        for patience in sorted(shorter):
+            numbers, row = _row(whole, patience)
+            if row not in rows:
+                flat.append(numbers)
+                rows.append(row)
+    return flat, rows
 
 
 def short_patience(one: Conclusion, machines: Sequence[Iterable[Sequence[TaskRuns]]]) -> list[str]:
@@ -202,32 +214,45 @@ def short_patience(one: Conclusion, machines: Sequence[Iterable[Sequence[TaskRun
     said: dict[str, dict[str, None]] = {}
     for c in one.comparisons:
         for model, side in zip((c.first, c.second), c.sides, strict=True):
-            runs = tuple(filter(is_ok, side))
+            runs = tuple(run for run in side if is_ok(run) and not at_ceiling(run))
             setting = _setting(ModelRuns(model, c.task, c.metric, runs)) if runs else {}
-            alike = [
-                m
-                for m in every
-                if (m.model, _base(m.task)) == (model, _base(c.task))
-                and {**_setting(m), "patience": setting.get("patience")} == setting
-            ]
-            for task in dict.fromkeys(m.task for m in alike):
-                by = {_setting(m)["patience"]: m for m in alike if m.task == task}
-                patience, *_ = most = sorted(by, key=lambda p: (p == ALL, p), reverse=True)
-                if setting["patience"] in most[1:]:
-                    told = _gained(by[patience], by[setting["patience"]])
-                    if told:
-                        head = f"a patience of {patience} in place of {setting['patience']}"
-                        said.setdefault(f"{head} changed {model} by {told}", {})[c.task] = None
-    may = "otherwise alike: patience may have ended its runs here, not the model"
+            alike: dict[str, dict[Any, ModelRuns]] = {}
+            for m in every:
+                other = _setting(m)
+                asked = (m.model, _base(m.task)) == (model, _base(c.task))
+                if asked and {**other, "patience": setting.get("patience")} == setting:
+                    of = alike.setdefault(m.task, {})
+                    of[other["patience"]] = max(
+                        m, of.get(other["patience"], m), key=lambda one: len(one.values)
+                    )
+            for by in alike.values():
+                most = max(by, key=lambda patience: (patience == ALL, patience))
+                short = by.get(setting["patience"])
+                if short is None or by[most] is short:
+                    continue
+                if told := _gained(by[most], short):
+                    names = [_called("patience", _setting(m)) for m in (by[most], short)]
+                    head = f"{names[0]} in place of {names[1]} changed {model} by {told}"
+                    said.setdefault(head, {})[c.task] = None
+    may = "patience may have ended its runs here, not the model"
     return [f"{', '.join(gathered([*tasks]))}: {told}, {may}" for told, tasks in said.items()]
 
 
 def _gained(longer: ModelRuns, other: ModelRuns) -> str:
-    """``-0.0255 [-0.0414, -0.0095] on mirrored_summation``, if it is shown to be better."""
-    d = compare_means(longer.values, other.values, paired=False)
+    """``-0.0255 [-0.0414, -0.0095] on mirrored_summation (unpaired seeds)``, if that is shown.
+
+    Paired where they share seeds or folds.
+    """
+    pair = against(longer, other)
+    d = pair.difference if pair else compare_means(longer.values, other.values, paired=False)
     better = d.low > 0 if longer.higher_is_better else d.high < 0
+    folds = any(r.fold is not None for r in longer.replicates) and not pair
+    if not better or too_few(d) or folds:
+        return ""
+    how = pair.counted if pair else counted_each(len(longer.values), len(other.values))
+    where = ", on two machines" * _apart(longer, other)
     size = f"{longer.unit.interval(d)}{longer.unit.of_differences}"
-    return f"{size} on {longer.task}" if better else ""
+    return f"{size} on {longer.task} ({how}{where})"
 
 
 def _base(task: str) -> str:
@@ -257,7 +282,9 @@ def unmeasured(
             names += [FORM] * any(True for _ in better_forms(m.model, [m.task], every))
             gap = f"{one.gap:+.{one.printed.digits}f}"
             said.append(f"{m.task}, {m.recipe}, {m.model} {gap} ({', '.join(names) or 'nothing'})")
-    what = "Far below print by a paper's own recipe, while nothing that is known to differ (in"
+    what = (
+        "Far below print by a paper's recipe, or nearly, while nothing that is known to differ (in"
+    )
     told_once = "; ".join(dict.fromkeys(said))
     return f"{what} parentheses) was measured for that model: {told_once}." if said else ""
 
@@ -273,28 +300,34 @@ def _split(model: ModelRuns) -> str:
     return "test" if model.best_on_test else "dev"
 
 
-def _row(whole: ModelRuns, patience: int) -> dict[str, str]:
+def _row(whole: ModelRuns, patience: int) -> tuple[dict[str, Any], dict[str, str]]:
     split, unit = _split(whole), whole.unit
     found = [_cut(whole, run, patience) for run in whole.runs]
-    ended = [one for one in found if one.ended < one.best]
-    lost = "nothing"
-    if ended:
-        end, best = (
-            statistics.fmean(value) for value in zip(*(o.values for o in ended), strict=True)
-        )
-        lost = (
-            f"{len(ended)} of {len(found)} runs end with {unit.value(end)}, not {unit.value(best)}"
-        )
-    return {
+    ended = [one.values for one in found if one.ended < one.best]
+    end, best = map(statistics.fmean, zip(*ended, strict=True)) if ended else (math.nan, math.nan)
+    runs = f"{len(ended)} of {len(found)} runs end with {unit.value(end)}, not {unit.value(best)}"
+    wait = max(one.wait for one in found)
+    numbers = {
+        "task": whole.task,
+        "model": whole.model,
+        "recipe": whole.recipe,
+        "runs": len(found),
+        "longest_wait": wait,
+        "patience": patience,
+        "ended": len(ended),
+        "mean_ended": end,
+        "mean_best": best,
+    }
+    return numbers, {
         "": f"{whole.task}: {whole.model}",
         "all steps of": whole.recipe,
         "over": whole.counted,
         "best by": "test set" if split == "test" else split,
         "best epoch": _range([one.best for one in found]),
         "of": _range([one.epochs for one in found]),
-        "longest wait": str(max(one.wait for one in found)),
+        "longest wait": str(wait),
         "with patience": str(patience),
-        "is lost": lost,
+        "is lost": runs if ended else "nothing",
     }
 
 
@@ -349,7 +382,8 @@ def section(
         place.table("causes", *table(found), (0, 1, 2, 3, 6)),
         remark(
             "What one of the known differences is worth: the same model, trained with it and "
-            "without, all else alike, paired by seed. Every interval is by itself."
+            "without, all else alike but the steps that patience left (medians), paired by seed. "
+            "Every interval is by itself."
         ),
         left,
         place.table("patience", short, rows, (0, 1, 2, 3, 8)),

@@ -1,4 +1,4 @@
-"""Where the grid of recipes that were tried ends: what was chosen, or was best, at its edge."""
+"""Where the grid of recipes that were tried ends, and what else must stand beside a comparison."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from reports.core.style import mechanism_of
 from reports.core.trained import tasks_by_recipe
 from reports.pages.corpora.causes import short_patience
 from reports.pages.corpora.trials import COMMON, Tried
-from reports.pages.corpora.tuning import judged, tuned
+from reports.pages.corpora.tuning import BETTER, judged, tuned
 
 
 def _grids(one: Tried) -> dict[str, list[float]]:
@@ -117,26 +117,28 @@ def worst_for(one: Tried, of: Collection[str] | None = None) -> list[str]:
         and all(sign * gain > 0 for gain in own)
     ]
     count = len(one.recipes)
-    seeds = len({t.seed for t in one.trials})
-    of = f"the dev split, by {seeds} seed{'s' * (seeds > 1)}, with {', '.join(found)}"
-    worst = f"the common recipe is the worst of {count} on {of}, so that others gain by it"
-    return [f"{one.task.name}: {worst}{apart(one)}"] if found else []
+    if not found:
+        return []
+    seeds = max(len(one.scores(COMMON)[m]) for m in found)
+    by = f"the dev split, by {seeds} seed{'s' * (seeds > 1)}, with {', '.join(found)}"
+    worst = f"the common recipe is the worst of {count} on {by}, so that others gain by it"
+    return [f"{one.task.name}: {worst}{apart(one)}"]
 
 
 def apart(one: Tried) -> str:
-    """How far the same trial ended apart on two machines, which no recipe does; empty for none."""
-    every = [t for t in one.everywhere if not math.isnan(t.dev)]
+    """How far the same trial ended apart when it was tried again; empty for none that was."""
     devs: dict[tuple[Any, ...], list[float]] = {}
-    for t in every:
+    for t in one.everywhere:
         settings = {k: v for k, v in identity(t.settings).items() if k not in CEILINGS}
-        devs.setdefault((t.mechanism, digest(settings), t.seed), []).append(t.dev)
+        if not math.isnan(t.dev):
+            devs.setdefault((t.mechanism, digest(settings), t.seed), []).append(t.dev)
     most = max((max(some) - min(some) for some in devs.values()), default=0.0)
-    same = "; the same recipe and seed ended up to {} apart on two machines"
+    same = "; the same recipe and seed ended up to {} apart when it was tried again"
     return same.format(one.unit.size(most)) if most else ""
 
 
 def replaced(one: Tried, recipe: Mapping[str, Any]) -> list[str]:
-    """That a recipe is a former common one, and by what it was found to be worse than today's."""
+    """That a recipe is a former common one, and by what today's was found to be better."""
     settings = {k: v for k, v in recipe.items() if k not in CEILINGS}
     if not one.former or changes(settings, one.base):
         return []
@@ -146,7 +148,7 @@ def replaced(one: Tried, recipe: Mapping[str, Any]) -> list[str]:
         f"{one.unit.interval(j.difference)}{one.unit.of_differences} on the dev split, over "
         f"{len(j.singles)} mechanisms (p Holm {j.adjusted_p:.2g})"
         for j in judged(one)
-        if j.recipe == today
+        if j.recipe == today and j.verdict == BETTER
     ]
 
 
@@ -198,7 +200,7 @@ def _by_whom(line: str, some: Set[str], everyone: Set[str]) -> str:
     return line if some in (set(), everyone) else f"{', '.join(sorted(some))}: {line}"
 
 
-def elsewhere(source: Source) -> Callable[[Conclusion], list[str]]:
+def known_beside(source: Source) -> Callable[[Conclusion], list[str]]:
     """What other records know of a comparison: its question, baseline and patience, the grids."""
     every, (tried, _) = source.conclusions, tuned(source)
     machines = [tasks_by_recipe(device.records) for device in source.devices if device.has("run")]

@@ -12,7 +12,6 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from harness.experiments.allowed import one_word_without_key
-from harness.experiments.costs import steps_of
 from harness.experiments.replicates import BEST_ON_TEST
 from harness.registry import builtins
 from harness.train.task import known_tasks, tasks
@@ -89,7 +88,7 @@ class Beside:
         recipe = run.get("recipe") or {}
         vectors = COMPONENTS.search(str(run.get("vectors")))
         tokens = TOKENS.search(str(run.get("vectors")))
-        steps = [found[0] for r in self.model.runs if (found := steps_of(r))]
+        steps = self.model.steps
         width, mechanism = recipe.get("width"), builtins().get(self.model.mechanism)
         if width and mechanism is not None and mechanism.options.get("readout") == BOTH:
             width //= 2
@@ -100,7 +99,7 @@ class Beside:
             "tokens": tokens and tokens[0],
             "width": width,
             "layers": layers,  # of a form of its own: a variant is not asked
-            "steps": round(statistics.median(steps)) if steps else None,
+            "steps": None if steps is None else round(steps),
             "examples": (run.get("examples") or {}).get("train"),
             "choose": recipe.get("choose"),
             **_trained(recipe),
@@ -141,6 +140,8 @@ def _trained(recipe: Mapping[str, Any]) -> dict[str, Any]:
 
 def _alike(name: str, here: Any, there: Any) -> bool:
     """Whether both are the same; steps are whole epochs here, so they are within one in fifty."""
+    if name == "optimiser" and " " not in there:  # of which no rate is printed
+        here = here.partition(" ")[0]
     return bool(abs(here - there) <= there / 50 if name == "steps" else here == there)
 
 
@@ -159,16 +160,16 @@ def beside(tasks: Iterable[Sequence[TaskRuns]]) -> list[Beside]:
 def told_once(found: Iterable[Beside]) -> list[Beside]:
     """Without those that repeat some replicates of another and gave the same: it names both places.
 
-    To the digit, but for what machines differ in.
+    The same to nine digits.
     """
-    kept: list[Beside] = []
+    kept: list[tuple[Beside, dict[str, None]]] = []
     for one in sorted(found, key=lambda b: -len(b.model.values)):
-        at = next((i for i, other in enumerate(kept) if _within(one.model, other.model)), None)
-        if at is None:
-            kept.append(one)
-        elif one.where != kept[at].where:
-            kept[at] = replace(kept[at], where=f"{kept[at].where}; again {one.where}")
-    return kept
+        whole = (places for other, places in kept if _within(one.model, other.model))
+        if (places := next(whole, None)) is None:
+            kept.append((one, {one.where: None}))
+        else:
+            places[one.where] = None
+    return [replace(one, where="; again ".join(places)) for one, places in kept]
 
 
 def _within(one: ModelRuns, other: ModelRuns) -> bool:

@@ -12,7 +12,7 @@ import pytest
 from harness.cli import compare
 from harness.cli import run as cli
 from harness.experiments.conclusion import Comparison, conclusions, costs_over
-from harness.experiments.costs import at_the_end, best_within, still_gains
+from harness.experiments.costs import at_dev_epoch, at_the_end, best_within, still_gains
 from harness.experiments.design import Surroundings, make_design
 from harness.experiments.model import parse_model
 from harness.experiments.tables import of_examples, statistics_rows
@@ -143,6 +143,18 @@ def test_costs_are_medians_of_the_finished_runs() -> None:
     assert (found.epochs, found.chosen_epoch) == (2, 2)
 
 
+def test_the_epoch_that_dev_would_have_chosen_is_known_only_where_every_epoch_is() -> None:
+    def of(*dev: float | None) -> float:
+        epochs = [
+            {"test": {"accuracy": i / 10}} | ({} if one is None else {"dev": {"accuracy": one}})
+            for i, one in enumerate(dev)
+        ]
+        return at_dev_epoch({"epochs": epochs}, "accuracy", True)
+
+    assert of(0.1, 0.9, 0.9) == 0.1, "the first of the best"
+    assert all(math.isnan(of(*some)) for some in ((), (math.nan, 0.9), (None, 0.9)))
+
+
 def test_what_several_took_is_over_all_their_runs() -> None:
     first, second = compared(HIGH, LOW), compared(HIGH[:1], LOW[:1])
     moved = [{**r, "key": f"{r['key']} more", "seconds": 99.0} for r in second.runs]
@@ -190,6 +202,8 @@ def test_warnings_appear_when_they_must_and_only_then() -> None:
 
     both = [*kept(A, HIGH), *runs(B, LOW)]
     assert not of_examples([judged(design(recipes=by_test), both)]), "of one model alone"
+    some = [*kept(A, HIGH), *kept(B, HIGH)[:3], *runs(B, LOW)[3:]]
+    assert not of_examples([judged(design(recipes=by_test), some)]), "of some pairs alone"
     both = [*kept(A, HIGH), *kept(B, HIGH[::-1])]
     (line,) = of_examples([judged(design(recipes=by_test), both)])
     d = compare_means(HIGH, HIGH[::-1], paired=True)

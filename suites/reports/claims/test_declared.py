@@ -198,7 +198,7 @@ def test_a_weak_baseline_is_told_in_the_ledger() -> None:
     better = [design(6, form), *runs(form, spread(7, 0.02))]
     assert "a weak baseline" not in verdict(pair).reason
     found = verdict([*pair, *better])
-    head = f"; trec: a weak baseline? Other forms of {B}, trained alike, ended higher: "
+    head = f"; trec: a weak baseline? Other forms of {B} ended better by the same recipe: "
     assert f"{head}{form} +2.00 [" in found.reason
 
 

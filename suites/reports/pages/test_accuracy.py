@@ -181,12 +181,12 @@ def test_a_baseline_of_which_another_form_is_better_is_told_as_a_weak_one(source
     found = conclusions([r for some in (asked, form, other, worse) for r in some])
     (one,) = (f for f in found if f.models == (A,))
     (said,) = outdone(one, found)
-    head = f"trec: a weak baseline? Other forms of {B}, trained alike, ended higher: "
+    head = f"trec: a weak baseline? Other forms of {B} ended better by the same recipe: "
     assert said.startswith(f"{head}multi_head_released.sdpa +10.00 [")
     assert said.endswith(" points, exploratory: better (heads.toml)")
     wide = conclusions(compared("w", {**COMMON, "width": 600}, first=NEAR, second=LOW))
     (said_too,) = outdone(wide[0], found)
-    assert "trained by another recipe than here" in said_too
+    assert "ended better by another recipe or other vectors than here: " in said_too
     assert said_too.endswith(f"exploratory: better (heads.toml, common, {TABLE})")
     (itself,) = (f for f in found if f.models == ("multi_head_released.sdpa",))
     assert outdone(itself, found) == [], "it is what shows it"
@@ -214,10 +214,15 @@ def test_a_model_is_told_beside_a_better_form_of_its_baseline_in_its_own_family(
     (one,) = conclusions([*records, *runs(near, higher)])
     assert [c.said for c in one.comparisons] == ["better", "practically equal"]
     (said,) = outdone(one, [one])
-    assert said.startswith(f"trec: a weak baseline? Other forms of {B}, trained alike, ended high")
+    assert said.startswith(f"trec: a weak baseline? Other forms of {B} ended better by the same")
     d = compare_means(HIGH, higher, paired=True)
     assert f"; {A} less that {one.comparisons[0].unit.interval(d)} points, p = {d.p:.2g}" in said
     assert said.endswith("exploratory")
+    loose = {**records[0], "designs": [{**d, "paired": False} for d in records[0]["designs"]]}
+    above = runs(near, [value + 0.02 for value in higher])
+    (other,) = conclusions([loose, *records[1:], *above])
+    (said,) = outdone(other, [other])
+    assert "less that" not in said, "of pairs alone"
 
 
 def test_a_mean_is_told_without_seen_test_examples_where_predictions_are_kept() -> None:
@@ -332,11 +337,11 @@ def test_a_verdict_that_hangs_on_its_test_set_says_so_in_its_cell_and_in_its_fam
     hanging = replace(first, examples=told)
     assert (verdict_cell(first).notes, verdict_cell(hanging).notes) == ((), (HANGS,))
     page = Experiments(on(source, records), Output(None, "p"))
-    assert page.rows()[0]["not counted"] == ""
+    assert page.rows()[0]["known at once"] == ""
     again = replace(known, comparisons=(hanging, *others))
     monkeypatch.setattr(DeviceRecords, "conclusions", property(lambda _: [again]))
     (row,) = Experiments(on(source, records), Output(None, "p")).rows()
-    assert row["not counted"] == f"{HANGS}: {A} on trec (better)"
+    assert row["known at once"] == f"{HANGS}: {A} on trec (better)"
     assert [line.partition(":")[0] for line in row["beside"]] == ["trec", "trec", "cr", "cr"]
     believed, trained = row["beside"][:2]
     assert believed.startswith(f"trec: P(better) / P(worse): {A} >0.99 / <0.01, {LSTM} ")

@@ -110,7 +110,9 @@ def test_what_patience_would_have_lost_of_the_runs_that_it_did_not_end() -> None
     short = [of("mtsa.fused", replace(recipe, patience=n), dev[: n + 2]) for n in (3, 4)]
     other = of("disa.fused", recipe, dev)
     runs = [one for some in (whole, *short, other) for one in some]
-    (one, two), _ = causes.cut_short([tasks_by_recipe(runs)])
+    numbers, (one, two) = causes.cut_short([tasks_by_recipe(runs)])
+    assert [n["mean_ended"] for n in numbers][:1] == [0.7]
+    assert [(n["ended"], n["patience"]) for n in numbers] == [(1, 3), (0, 4)]
     assert (one.pop("with patience"), two.pop("with patience")) == ("3", "4")
     assert one.pop("is lost") == "1 of 1 runs end with 70.00 %, not 80.00 %"
     assert two.pop("is lost") == "nothing"
@@ -134,9 +136,9 @@ def test_a_large_gap_by_a_papers_recipe_of_which_no_cause_was_measured_is_told()
     wider = trained("mtsa.fused", low, mean=0.95, vectors="glove_300d")
     tasks = tasks_by_recipe([*far, *near, *other, *wider])
     assert causes.unmeasured(printed.beside(tasks), causes.over([tasks])) == ""
-    forms = [*comparisons.runs(other := "mtsa_released.fused", HIGH), *comparisons.runs(MTSA, LOW)]
-    ask = comparisons.design(5, other, models=[other, MTSA])
-    ask["runs"] = [[f"{m} trec {i}" for m in (other, MTSA)] for i in range(5)]
+    forms = [*comparisons.runs(form := "mtsa_released.fused", HIGH), *comparisons.runs(MTSA, LOW)]
+    ask = comparisons.design(5, form, models=[form, MTSA])
+    ask["runs"] = [[f"{m} trec {i}" for m in (form, MTSA)] for i in range(5)]
     tasks = tasks_by_recipe(far)
     said = causes.unmeasured(printed.beside(tasks), [], [conclude(ask, forms)])
     assert said.endswith(f"(vectors, steps, examples, {causes.FORM}).")
@@ -173,7 +175,12 @@ def test_a_longer_patience_by_which_a_model_ended_better_is_told_wherever_its_wa
         return causes.short_patience(one, [tasks_by_recipe(some) for some in (asked, *runs)])
 
     (line,) = said(short, long)
-    assert line.startswith(f"{k}: a patience of 60 in place of 5 changed {B} by -0.0200 [")
-    assert f"] on {name}, otherwise alike: patience may have ended its runs here" in line
+    assert line.startswith(f"{k}: patience 60 in place of patience 5 changed {B} by -0.0200 [")
+    assert f"] on {name} (5 paired seeds), patience may have ended its runs here" in line
+    (line,) = said(short, [{**r, "seed": r["seed"] + 9, "fingerprint": "g"} for r in long])
+    assert "(5 and 5 unpaired seeds, on two machines)" in line
+    capped = [{**r, "recipe": {**r["recipe"], "epochs": 2}} for r in asked]
+    known = conclude(pair, capped)
+    assert causes.short_patience(known, [tasks_by_recipe(s) for s in (short, long)]) == [], "by it"
     assert said(long) == [], "not otherwise alike, and of what it was worth nothing is known"
     assert said(short, of(B, 60, name, 0.0501)) == [], "nothing was gained"

@@ -208,9 +208,10 @@ def test_what_was_trained_again_to_the_digit_is_one_row_that_names_both_places()
     many = shown(trained(MTSA, task("trec").recipe))
     few = shown(trained(MTSA, task("trec").recipe)[:3])
     other = shown(trained(MTSA, task("trec").recipe, mean=0.5))
-    of = [replace(b, where=w) for some, w in ((few, "1"), (many, "2"), (other, "3")) for b in some]
+    every = ((few, "1"), (many, "2"), (other, "3"), (few, "2"), (few, "1"), (few, "4"))
+    of = [replace(b, where=where) for some, where in every for b in some]
     first, second = printed.told_once(of)
-    assert (len(first.model.runs), first.where) == (len(many[0].model.runs), "2; again 1")
+    assert (len(first.model.runs), first.where) == (len(many[0].model.runs), "2; again 1; again 4")
     assert second.where == "3", "other results"
 
 
