@@ -344,8 +344,9 @@ def _without(kept: KeptPairs, unit: Unit, verdict: str, again: str, folds: bool)
 def _over(over: Crossed, kept: KeptPairs, metric: str, unit: Unit) -> str:
     size = f"{unit.difference(over.difference)}{unit.of_differences}"
     found = sum(p < ALPHA for _, p in kept.pairs)
+    p = f"= {over.p:.2g}" if over.p > 0 else "< 1e-15"
     return (
         f"over {over.seeds} seeds and {over.items:,} test examples: difference {size} "
-        f"[{unit.difference(over.low)}, {unit.difference(over.high)}], p = {over.p:.2g}; "
+        f"[{unit.difference(over.low)}, {unit.difference(over.high)}], p {p}; "
         f"{found} of {len(kept.pairs)} pairs of runs differ by {PAIR_TESTS[metric]}"
     )

@@ -139,7 +139,7 @@ ACCURACIES = (
 def printed_accuracy(task: str, metric: str, mechanism: str) -> PrintedAccuracy | None:
     """What a paper prints for a mechanism on a task; None where no paper does."""
     for one in ACCURACIES:
-        column, row = one.columns.get((task, metric)), _row_of(mechanism, one.rows)
+        column, row = one.columns.get((task, metric)), one.rows.get(row_of(mechanism))
         if column is None or row is None:
             continue
         table = _table(one.paper, one.table)
@@ -167,9 +167,9 @@ def _unlike_its_numbers(one: Accuracies, row: str, column: str, printed: float) 
     return f" (its {len(others)} numbers average {found:.{one.digits + 1}f})"
 
 
-def _row_of(mechanism: str, rows: Mapping[str, str]) -> str | None:
-    """A released form stands in the row of its mechanism."""
-    return rows.get(mechanism.removesuffix("_released").removesuffix("_relu"))
+def row_of(mechanism: str) -> str:
+    """The mechanism in whose row a released form of it stands."""
+    return mechanism.removesuffix("_released").removesuffix("_relu")
 
 
 @cache
@@ -257,7 +257,7 @@ def printed_costs(rows: Sequence[Row]) -> list[PrintedCost]:
         wanted = (SIZE["batch"], SIZE["length"], "f32", phase)
         for row in rows:
             c = row.columns
-            name = _row_of(str(c["mechanism"]), TABLE1_MODELS)
+            name = TABLE1_MODELS.get(row_of(str(c["mechanism"])))
             fits = (c["batch"], c["length"], c["dtype"], c["phase"]) == wanted
             # The paper's costs are of whole models: a variant has none, nor have padded batches.
             fits = fits and "[" not in str(c["name"]) and not padded(str(c["settings"]))

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from matplotlib.figure import Figure
 
+from harness.experiments.replicates import EXPLORATORY
 from harness.profile import load_profile
 from reports.core import sizes
 from reports.core.forest import Panel, forests
@@ -86,13 +87,14 @@ def _differences(page: Corpora) -> tuple[Figure, str]:
                 for d in mine
             }
             panels.append(Panel(task.name, xlabel, lines))
+    exploratory = not any(one.early for one in page.differences)
     figure = forests(
         panels,
         f"less {page.baseline}'s; right of zero: better; bars: 95 % t-intervals; grey: not shown "
-        f"after Holm{printed.LEGEND}",
+        f"after Holm{printed.LEGEND}{f'; {EXPLORATORY}' * exploratory}",
     )
     said = (
         f"What models reach on the test sets less what {page.baseline} reaches, every seed or fold "
-        "and 95 % t-intervals"
+        f"and 95 % t-intervals{f'; all of it is {EXPLORATORY}' * exploratory}"
     )
     return footed(figure, page.device.footer("run")), said

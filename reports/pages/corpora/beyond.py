@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.experiments.replicates import EXPLORATORY
 from reports.core.against import Against, against
 
 
@@ -24,11 +25,14 @@ def beyond_none(found: Sequence[Against]) -> list[str]:
         over.sort(key=lambda pair: sign * pair.difference.difference, reverse=True)
         unit = model.unit.of_differences.strip() or model.metric
         judged = f" (judged {none.verdict})" if none.verdict else ""
-        gains = ", ".join(f"{pair.model.model} {pair.text}" for pair in over)
+        gains = ", ".join(
+            f"{pair.model.model} {pair.text}{' (not trained alike)' * bool(pair.flaws)}"
+            for pair in over
+        )
         said.append(
             f"On {model.task}, {model.model}, which attends to nothing, is itself ahead of "
             f"{none.other.model}, by {none.text} {unit}{judged}: what a model has over "
             f"{none.other.model} there is not yet due to attention"
-            + (f". Over {model.model}: {gains}." if gains else ".")
+            + (f". Over {model.model}, {EXPLORATORY}, each by itself: {gains}." if gains else ".")
         )
     return said

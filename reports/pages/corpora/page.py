@@ -112,9 +112,14 @@ class Corpora(DevicePage):
         declared = [c for family in self.device.conclusions for c in family.comparisons]
         return {c.task: c.margin for c in declared if c.margin is not None}
 
+    @property
+    def _others(self) -> int:
+        """Runs by other recipes than those of `tasks`."""
+        return sum(task.others for task in self.tasks)
+
     def about(self) -> Shown:
         """Which records these are."""
-        others = sum(task.others for task in self.tasks)
+        others = self._others
         left = (
             f" Runs by other recipes that are not shown beside these: {others}." if others else ""
         )
@@ -140,6 +145,8 @@ class Corpora(DevicePage):
         return together(
             self.place.table("table", tables.numbers(self.corpora, self.device.conclusions), rows),
             remark(
+                "Of each task by the recipe that most models have; what was trained by others "
+                f"({self._others} runs) is told as declared, and beside what papers print. "
                 "Mean over seeds or folds, standard deviation in parentheses; unseen: the mean "
                 "without test examples that stand in the training set, where there are some and "
                 "predictions are kept. Bold, exploratory: the highest mean, where its difference "

@@ -16,7 +16,7 @@ from harness.experiments.replicates import BEST_ON_TEST
 from harness.registry import builtins
 from harness.train.task import known_tasks, tasks
 from reports.core.forest import Line, Panel, forests
-from reports.core.printed_values import PrintedAccuracy, printed_accuracy
+from reports.core.printed_values import PrintedAccuracy, printed_accuracy, row_of
 from reports.core.tables import Saved
 from reports.core.trained import ModelRuns, TaskRuns, mean_text
 from reports.pages.corpora.tables import head
@@ -204,7 +204,7 @@ def table(found: Sequence[Beside]) -> Saved:
                 "gap": f"{b.gap:+.{b.printed.digits}f}",
                 BY_DEV: "" if by_dev is None else unit.number(by_dev),
                 "over": ", ".join([one.counted, *[b.where] * bool(b.where)]),
-                "known to differ": b.known_text,
+                "known to differ": b.known_text or "nothing that is told",
             }
         )
         flat.append(
@@ -245,20 +245,22 @@ def _most_first(found: Sequence[Beside]) -> list[Beside]:
 
 
 def gaps(found: Sequence[Beside]) -> str:
-    """By task and recipe the mean gap over its models, without those that `Beside.keyless` tells.
+    """By task and recipe the mean gap over what is printed, each number once, by most replicates.
 
-    Of these the gap is that of a form which no paper printed: the programs have a gate.
+    Without those that `Beside.keyless` tells: of these the gap is that of a form which no paper
+    printed, as the programs have a gate.
     """
     by: dict[tuple[str, str], dict[str, Beside]] = {}
-    for one in _most_first(found):
-        by.setdefault((one.model.task, one.model.recipe), {}).setdefault(one.model.model, one)
-    said, left = [], []
-    for (task, recipe), models in by.items():
-        some = [b for b in models.values() if b.keyless is None]
-        of = f"{task} ({recipe})"
-        left += [f"{name} on {of}" for name, b in models.items() if b.keyless is not None]
-        if not some:
-            continue
+    left: dict[str, None] = {}
+    for one in sorted(_most_first(found), key=lambda b: -len(b.model.values)):
+        of = (one.model.task, one.model.recipe)
+        if one.keyless is None:
+            by.setdefault(of, {}).setdefault(row_of(one.model.mechanism), one)
+        else:
+            left[f"{one.model.model} on {of[0]} ({of[1]})"] = None
+    said = []
+    for (task, recipe), models in sorted(by.items()):
+        some = [*models.values()]
         mean, digits = statistics.fmean(b.gap for b in some), some[0].printed.digits
         unit = some[0].model.unit.of_differences
         count = f"{len(some)} model{'s' * (len(some) > 1)}"

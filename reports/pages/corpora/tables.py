@@ -151,7 +151,8 @@ def counted(found: Sequence[Against], baseline: str) -> str:
         counts = Counter(one.verdict for one in found if one.early == early)
         if counts:
             said.append(f"{head}: {', '.join(f'{n} {verdict}' for verdict, n in counts.items())}")
-    return f"Models and corpora against {baseline}, {'; '.join(said)}."
+    how = "of each task by the recipe that most models have"
+    return f"Models and corpora against {baseline}, {how}; {'; '.join(said)}."
 
 
 def apart(found: Sequence[Against]) -> str:

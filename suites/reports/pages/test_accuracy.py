@@ -19,6 +19,7 @@ from reports.core.page import Output
 from reports.core.source import DeviceRecords, Source
 from reports.core.tables import Cell
 from reports.core.trained import trained_tasks
+from reports.pages.corpora.beyond import beyond_none
 from reports.pages.corpora.page import Corpora
 from reports.pages.corpora.tables import apart, head, mean_cell
 from reports.pages.corpora.tables import differences as judged_together
@@ -346,3 +347,18 @@ def test_a_verdict_that_hangs_on_its_test_set_says_so_in_its_cell_and_in_its_fam
     believed, trained = row["beside"][:2]
     assert believed.startswith(f"trec: P(better) / P(worse): {A} >0.99 / <0.01, {LSTM} ")
     assert trained.startswith("trec: trained for, medians over the runs: ")
+
+
+def test_what_a_model_has_over_one_that_attends_to_nothing_says_where_training_was_unlike() -> None:
+    records = [
+        *compared("n", models=["none.fused", B], first=NEAR, second=[v - 0.1 for v in LOW]),
+        *compared("a", first=HIGH, second=[v - 0.1 for v in LOW], steps=14),
+        *compared("l", models=[LSTM, B], first=HIGH, second=[v - 0.1 for v in LOW]),
+    ]
+    models = {m.model: m for m in trained_tasks(records)[0].models}
+    found = [against(m, models[B]) for name, m in models.items() if name != B]
+    (said,) = beyond_none([one for one in found if one is not None])
+    over, *rest = said.split(" (not trained alike)")
+    assert len(rest) == 1
+    assert f", exploratory, each by itself: {LSTM} +9.98 [" in over
+    assert over.rpartition("], ")[2].startswith(f"{A} +9.98 [")

@@ -364,7 +364,8 @@ def test_a_baseline_that_attending_to_nothing_beats_is_told(
     )
     shown = ahead.differences_to_baseline().plain
     assert told in shown
-    assert f"Over none.fused: {MINE} {over.text}, {LSTM} " in shown, "the largest first"
+    said = f"Over none.fused, exploratory, each by itself: {MINE} {over.text}"
+    assert f"{said}, {LSTM} " in shown, "the largest first"
     assert "On trec, none" not in shown
 
 
