@@ -11,6 +11,7 @@ from reports.core.page import table as shown
 from reports.core.source import Source
 from reports.core.trained import ModelRuns, mean_text, tasks_by_recipe
 from reports.docs.plain import text_of
+from reports.pages.corpora.tables import unseen
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ GOALS = (
 
 def table(source: Source) -> str:
     """A row per goal: the best arm's mean and interval, and whether it is reached."""
-    rows = [_row(goal, list(_arms(goal, source))) for goal in GOALS]
+    rows = [_row(goal, list(_arms(goal, source)), source) for goal in GOALS]
     return text_of(
         together(
             shown(rows, (0, 1, 2)),
@@ -66,12 +67,14 @@ def _arms(goal: Goal, source: Source) -> Iterator[ModelRuns]:
             yield one
 
 
-def _row(goal: Goal, arms: Sequence[ModelRuns]) -> dict[str, str]:
+def _row(goal: Goal, arms: Sequence[ModelRuns], source: Source) -> dict[str, str]:
     best = max(arms, key=lambda one: one.mean, default=None)
     if best is None:
         return {"goal": goal.said, "best arm": "", "result": "not run yet"}
     mean = f"{mean_text(best.unit, best.interval)}{best.unit.of_values}"
     chosen = f", best of {len(arms)} arms" if len(arms) > 1 else ""
+    left = unseen(best, source.conclusions)
+    mean += "" if left is None else f", {best.unit.value(left)} without seen test examples"
     return {
         "goal": goal.said,
         "best arm": f"{best.model} {mean} ({best.counted}, {best.recipe}{chosen})",
