@@ -544,8 +544,9 @@ def test_designs_that_were_declared_before_keep_their_keys() -> None:
 def test_trials_that_are_known_since_count_and_on_which_task_they_were() -> None:
     """Of today's common recipe; one that was changed was found by itself."""
 
-    def said(name: str, model: str, **change: Any) -> list[str]:
-        recipes = [{**task(name).recipe.as_dict(), "tuning_trials": 0, **change}] * 2
+    def said(name: str, model: str, trials: int = 0, **change: Any) -> list[str]:
+        common = {**task(name).recipe.as_dict(), "tuning_trials": 0, **change}
+        recipes = [{**common, "tuning_trials": trials}, common]
         found = {"models": [model, "multi_head.sdpa"], "task": name, "recipes": recipes}
         return unequal_recipes({**found, "match": "width"})
 
@@ -559,3 +560,12 @@ def test_trials_that_are_known_since_count_and_on_which_task_they_were() -> None
     assert line.startswith("unequal tuning budgets, as declared: 0 recipes were tried on trec for ")
     (own,) = said("trec", "transformer.sdpa")
     assert "on trec" not in own
+    # What records told of a form was its mechanism's, nine on TREC at the time and ten now.
+    for told in (9, 10):
+        (line,) = said("trec", f"{B}[positions=none]", told, patience=25)
+        assert line.startswith("unequal tuning budgets, as declared: 0 recipes were tried for ")
+    (line,) = said("trec", f"{B}[positions=none]", 4)
+    assert ": 4 recipes were tried for " in line
+    assert said("ud_ewt", f"{B}[positions=none]", 3)[0].startswith(
+        "unequal tuning budgets, as declared: 3 recipes were tried for "
+    )

@@ -235,6 +235,32 @@ def test_a_verdict_that_hangs_on_the_test_set_is_a_warning() -> None:
     )
 
 
+def test_over_examples_too_a_verdict_is_its_familys_by_holm() -> None:
+    """On four examples less p is .04: enough by itself, and too much as one of two."""
+
+    def side(ahead: bool) -> Callable[[int], Predictions]:
+        def make(seed: int) -> Predictions:
+            right = drawn(seed, 0.7)
+            right[:9], right[9:11] = ahead, not ahead
+            right[40 + seed] |= ahead  # seeds are not all alike
+            return said_right(right)
+
+        return make
+
+    kept = both(side(True), side(False))
+    alone = compared(kept)
+    p = alone.examples.crossed.p
+    assert 0.025 < p < 0.05
+    assert not alone.examples.hangs
+    more = {key.replace(B, "disa.fused"): one for key, one in kept.items() if B in key}
+    every = {**kept, **more}
+    records = records_of(every)
+    found = conclude(family([A, "disa.fused"], ["trec"], 6), records, said=told(every))
+    first = found.comparisons[0]
+    assert (first.verdict, first.examples.hangs) == ("better", True)
+    assert any(w.endswith(f"(p = {2 * p:.2g}, Holm over 2)") for w in first.warnings)
+
+
 def test_practically_equal_has_to_hold_over_examples_too() -> None:
     """Alike in every seed, but by other examples: 10 each way."""
 

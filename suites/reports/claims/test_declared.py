@@ -16,7 +16,7 @@ from harness.experiments.examples import ByExamples
 from harness.train.task import task
 from reports.claims.ledger import ledger
 from suites.support.comparisons import B, design, family, runs
-from suites.support.domains import SEEDS, TASKS, reviewed, value
+from suites.support.domains import SEEDS, TASKS, averages, reviewed, value
 from suites.support.made_up_records import claim
 
 ASKED: dict[str, Any] = {"first": ["mtsa_released", "mtsa"], "second": "multi_head", "task": "trec"}
@@ -266,6 +266,11 @@ def test_an_average_over_domains_is_judged_over_domains() -> None:
     assert len(found.keys) == 16 * SEEDS * 2
     reached = 100 * np.mean([[value(ms, i, s) for s in range(SEEDS)] for i in range(16)])
     assert f"; here less printed: {ms} {reached - 86.34:+.2f}; " in found.reason
+    rival = "transformer.sdpa"
+    renamed = json.loads(json.dumps(whole).replace(B, rival))
+    found_too = over("multi_scale_transformer", "transformer", renamed)
+    gaps = f"{ms} {reached - 86.34:+.2f}, {rival} {100 * np.mean(averages(B)) - 82.78:+.2f}; "
+    assert f"; here less printed: {gaps}" in found_too.reason
     level = over("bi_lstm", "multi_head")
     assert level.verdict == "undecided"
     assert level.low < 0 < level.high

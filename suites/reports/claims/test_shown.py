@@ -232,6 +232,26 @@ def test_found_ratios_are_drawn_beside_published_ones(page: tuple[Ledger, Path])
     assert (out / "figures" / "claims-ratios.svg").is_file()
 
 
+def test_a_row_and_the_score_name_the_machine_that_made_the_runs(
+    page: tuple[Ledger, Path],
+) -> None:
+    source = page[0].source
+    (device,) = source.devices
+    sessions = (*device.sessions, {"session": "s2", "fingerprint": {"kind": "cpu", "model": "Far"}})
+    records = tuple({**r, "session": "s2"} if r["kind"] == "run" else r for r in device.records)
+    moved = replace(device, records=records, sessions=sessions)
+    twin = replace(
+        device, key="twin", fingerprint={**device.fingerprint, "model": "Twin"}, records=()
+    )
+    ledger = Ledger(replace(source, devices=(moved, twin)), Output(None, "p"))
+    far = next(title for title in moved.machines if title.startswith("Far"))
+    measured = next(v for v in ledger.verdicts if v.id == "mtsa-8-measured-trec")
+    row = ledger.of_paper("mtsa").plain.partition(measured.claim.statement)[2].partition("\n")[0]
+    assert f"({far}, {len(measured.keys)} runs)" in row
+    (line,) = (line for line in ledger.score_lines if line.startswith(f"accuracy, on {far}: "))
+    assert line.endswith(": 1 reproduced (exploratory)")
+
+
 def test_ticks_of_many_octaves_do_not_overlap(page: tuple[Ledger, Path]) -> None:
     some = next(v for v in page[0].verdicts if v.id == "mtsa-3-epoch-multi-head")
     wide = [replace(some, value=v, low=v, high=v) for v in (1 / 20, 1 / 3, 1.0, 20.0)]

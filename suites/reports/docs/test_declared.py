@@ -79,7 +79,9 @@ def test_a_family_that_stands_in_no_other_table_has_one(source: Source) -> None:
     assert declared.families([late], others).plain == ""
 
 
-def test_a_family_over_many_tasks_is_one_table_and_its_tests_over_them(source: Source) -> None:
+def test_a_family_over_many_tasks_is_one_table_and_its_tests_over_them(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
     device = on(source, reviewed()).devices[0]
     found = text_of(declared.families(device.conclusions, []))
     assert found.count("| task | model |") == 1
@@ -89,6 +91,9 @@ def test_a_family_over_many_tasks_is_one_table_and_its_tests_over_them(source: S
     (row,) = (line for line in reached.table(on(source, reviewed())).splitlines() if "MTL" in line)
     assert "| multi_scale_transformer.windowed 85.92 [" in row
     assert row.endswith("(5 seeds, common, best of 3 arms) | reached |")
+    monkeypatch.setattr(reached, "unseen", lambda *_: 0.8)
+    (row,) = (line for line in reached.table(on(source, reviewed())).splitlines() if "MTL" in line)
+    assert "] %, 80.00 % without seen test examples (5 seeds, " in row
 
 
 def test_designs_without_a_run_are_listed_and_sweeps_are_none(

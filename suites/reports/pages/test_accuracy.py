@@ -23,7 +23,7 @@ from reports.pages.corpora.beyond import beyond_none
 from reports.pages.corpora.page import Corpora
 from reports.pages.corpora.tables import apart, head, mean_cell
 from reports.pages.corpora.tables import differences as judged_together
-from reports.pages.experiments import Experiments
+from reports.pages.experiments import UNSEEN, Experiments, _row
 from reports.pages.size.accuracy import accuracy_table, difference_text, differences, verdict_cell
 from suites.reports.conftest import on
 from suites.support.comparisons import HIGH, LOW, A, B, family, runs
@@ -219,6 +219,10 @@ def test_a_model_is_told_beside_a_better_form_of_its_baseline_in_its_own_family(
     d = compare_means(HIGH, higher, paired=True)
     assert f"; {A} less that {one.comparisons[0].unit.interval(d)} points, p = {d.p:.2g}" in said
     assert said.endswith("exploratory")
+    below = [*records, *runs(near, [value - 0.02 for value in NEAR])]
+    (worse,) = conclusions(below)
+    assert [c.said for c in worse.comparisons] == ["better", "practically equal"]
+    assert outdone(worse, [worse]) == [], "that is behind"
     loose = {**records[0], "designs": [{**d, "paired": False} for d in records[0]["designs"]]}
     above = runs(near, [value + 0.02 for value in higher])
     (other,) = conclusions([loose, *records[1:], *above])
@@ -248,6 +252,8 @@ def test_a_mean_is_told_without_seen_test_examples_where_predictions_are_kept() 
     both[1] = replace(both[1], examples=replace(told, values=tuple((s, 0.8, 0) for s in range(5))))
     of_all = replace(known, comparisons=tuple(both))
     assert mean_cell(whole, [of_all]) == f"{whole.text}, 76.00 unseen", "the mean of two domains"
+    of_all = replace(known, comparisons=(*both, both[0]))
+    assert mean_cell(whole, [of_all]) == f"{whole.text}, 76.00 unseen", "each run once"
     none = replace(c, examples=replace(told, seen=0))
     assert mean_cell(mine, [replace(known, comparisons=(none,))]) == mine.text
 
@@ -362,3 +368,27 @@ def test_what_a_model_has_over_one_that_attends_to_nothing_says_where_training_w
     assert len(rest) == 1
     assert f", exploratory, each by itself: {LSTM} +9.98 [" in over
     assert over.rpartition("], ")[2].startswith(f"{A} +9.98 [")
+
+
+def test_what_becomes_of_a_verdict_without_seen_examples_is_told_as_it_is_counted(
+    source: Source,
+) -> None:
+    (known,) = conclusions(compared("x", first=[0.8, 0.9] * 2 + [0.8], second=LOW, steps=14))
+    (c,) = known.comparisons
+    told = ByExamples(("a line",), (), 3, 400, "better", c.difference, (), (), None)
+    again = replace(known, comparisons=(replace(c, examples=told),))
+    assert c.said == "undecided"
+    size = f"({c.unit.interval(c.difference)} points)"
+    row = _row(again, [])
+    assert row[UNSEEN] == f"1 of 1 changed: undecided {size} to better (not counted) {size}"
+    name = "mtl16[domain={}]"
+    domains = [
+        replace(c, task=name.format(of), examples=replace(told, verdict=verdict))
+        for of, verdict in (("books", "undecided"), ("dvd", "better"))
+    ]
+    record = {**known.record, "kind": "family"}
+    several = replace(known, record=record, comparisons=tuple(domains))
+    line, *medians = _row(several, [])["beside"]
+    assert line == f"{name.format('dvd')}, {A}: a line"
+    assert len(medians) == 1
+    assert medians[0].startswith("trained for, medians over the runs: ")

@@ -118,6 +118,14 @@ def test_the_gap_and_what_is_known_to_differ_come_from_records_and_paper() -> No
     assert shown(alike)[0].known == {"examples": (40_100, 40_110), "batch": (1, 32)}
 
 
+def test_an_optimiser_of_which_no_rate_is_printed_is_known_by_its_name() -> None:
+    name, common = "transformer.sdpa", task("sst5").recipe
+    for optimiser, known in (("adam", False), ("adamw", True)):
+        (one,) = shown(trained(name, replace(common, optimiser=optimiser), "sst5"))
+        assert ("optimiser" in one.known) == known
+        assert one.known["layers"] == (2, 3)
+
+
 def test_of_folds_the_interval_has_the_corrected_variance() -> None:
     common = task("cr").recipe
     (one,) = shown(trained("bi_lstm.packed", common, "cr", folds=10))

@@ -154,6 +154,9 @@ def test_trials_against_another_common_recipe_are_left_out_and_told() -> None:
         "+0.0100 ["
     )
     assert edges.replaced(one, sick.recipe.as_dict()) == []
+    luck = [run(m, BASE[m] + NOISE[m], sick.name) for m in MECHANISMS]
+    (one,), _ = trials.tried([*then, *worse, *luck])
+    assert edges.replaced(one, {**sick.recipe.as_dict(), "dropout": 0.3}) == [], "not shown"
 
 
 def test_what_has_no_score_is_told_and_counts_as_a_trial() -> None:
