@@ -145,8 +145,9 @@ class Corpora(DevicePage):
         return together(
             self.place.table("table", tables.numbers(self.corpora, self.device.conclusions), rows),
             remark(
-                "Of each task by the recipe that most models have; what was trained by others "
-                f"({self._others} runs) is told as declared, and beside what papers print. "
+                "Of each task by the recipe that most models have"
+                + f" ({self._others} runs by others: see what was declared)" * (self._others > 0)
+                + ". "
                 "Mean over seeds or folds, standard deviation in parentheses; unseen: the mean "
                 "without test examples that stand in the training set, where there are some and "
                 "predictions are kept. Bold, exploratory: the highest mean, where its difference "
@@ -223,17 +224,16 @@ class Corpora(DevicePage):
 
     def scales(self) -> Shown:
         """Heads per layer and scale as alpha decides, and what alpha does to accuracy."""
-        pieces = [
-            self.place.figure(
-                "heads",
-                partial(figures.heads, ALPHAS),
-                "Heads of each layer by scale (equations 11 and 12, ten heads, three layers): "
-                "positive alphas give lower layers the small scales, negative ones the large.",
-            ),
-            self._by_alpha(),
-            self._single_scales(),
-        ]
-        return together(*pieces)
+        pieces = [self._by_alpha(), self._single_scales()]
+        if not self.scaled:
+            return together(*pieces)
+        how = self.place.figure(
+            "heads",
+            partial(figures.heads, ALPHAS),
+            "Heads of each layer by scale (equations 11 and 12, ten heads, three layers): "
+            "positive alphas give lower layers the small scales, negative ones the large.",
+        )
+        return together(how, *pieces)
 
     def _by_alpha(self) -> Shown:
         pieces = []
