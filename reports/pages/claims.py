@@ -195,9 +195,6 @@ class Ledger(SourcePage):
         return self.place.table(name, (_flat(v, self.titles) for v in verdicts), shown, WORDS)
 
 
-begin = Ledger.begin
-
-
 def _row(v: Verdict, where: str, records: str) -> dict[str, str]:
     why = v.reason + f" ({where})" * bool(where) + (f" {v.claim.note}" if v.claim.note else "")
     claim = f"{v.claim.statement} ({v.claim.place})"

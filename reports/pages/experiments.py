@@ -106,9 +106,6 @@ class Experiments(SourcePage):
         ]
 
 
-begin = Experiments.begin
-
-
 def _row(conclusion: Conclusion, more: Sequence[str]) -> dict[str, Any]:
     alone = conclusion.comparisons[0] if conclusion.is_pair else None
     verdict = Cell(conclusion.sentences[0].removeprefix(f"{conclusion.title}: "))

@@ -283,9 +283,6 @@ class Tradeoff(DevicePage):
         )
 
 
-begin = Tradeoff.begin
-
-
 def _ends(name: str, e: MeanInterval) -> dict[str, float]:
     return {name: e.mean, f"{name}_low": e.low, f"{name}_high": e.high}
 

@@ -330,6 +330,3 @@ class Trusted(DevicePage):
             numbers = {"control_ratio": t.ratio, "low": t.low, "high": t.high}
             flat.append({**numbers, "noise_floor_ratio": floor, "blocks": t.count, **c.problem})
         return self.place.table("floors", flat, rows)
-
-
-begin = Trusted.begin

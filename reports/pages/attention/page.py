@@ -209,9 +209,6 @@ class Attended(DevicePage):
         )
 
 
-begin = Attended.begin
-
-
 def _intervals(tags: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[float, float, float]]:
     """Mean and interval by tag, the highest first."""
     found = {

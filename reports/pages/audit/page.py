@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Self
 
 from harness.stats import ALPHA
 from reports.claims.ledger import ledger
@@ -31,14 +32,14 @@ QUERIES = {
 """Of which claims a section is; all of them, with reasons, stand in the ledger."""
 
 
-@opens
-def begin(journal: str, out: str, page: str) -> Audit:
-    """Open the notebook, as `reports.core.page.SourcePage` does; no records are read."""
-    return Audit(Output.of(out, page, "From the papers' printed numbers; nothing was measured."))
-
-
 class Audit:
     """The printed tables; every method shows one piece of the page."""
+
+    @classmethod
+    @opens
+    def begin(cls, journal: str, out: str, page: str) -> Self:
+        """Open the notebook, as `reports.core.page.SourcePage` does; no records are read."""
+        return cls(Output.of(out, page, "From the papers' printed numbers; nothing was measured."))
 
     def __init__(self, place: Output) -> None:
         self.place = place

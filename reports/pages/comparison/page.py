@@ -337,9 +337,6 @@ class Compared(DevicePage):
         return self.place.table(f"{name}runs", flat, rows, (0, 1))
 
 
-begin = Compared.begin
-
-
 def _declared(comparisons: Sequence[Comparison]) -> str:
     """Seeds or folds, pairing, test set and split of a task."""
     c = comparisons[0]

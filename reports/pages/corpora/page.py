@@ -343,9 +343,6 @@ class Corpora(DevicePage):
         ]
 
 
-begin = Corpora.begin
-
-
 def beside(pages: Sequence[Corpora], place: Output) -> Shown:
     """What papers print beside what was reached on any of the pages' devices, task by task."""
     found = printed_on(pages)

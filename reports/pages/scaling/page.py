@@ -299,6 +299,3 @@ class Scaling(DevicePage):
                 end = fit_slope(longest(blocks))
                 found.append((label, whole, end if end and end.lengths != whole.lengths else None))
         return sorted(found, key=lambda fit: (fit[2] or fit[1]).slope)
-
-
-begin = Scaling.begin

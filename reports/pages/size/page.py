@@ -164,9 +164,6 @@ class Sized(SourcePage):
         return self.place.table(name, numbers, rows, range(len(rows[0])))
 
 
-begin = Sized.begin
-
-
 def _named(what: str, found: Found) -> str:
     return f"{what}-{digest(dict(found.device.fingerprint))[:6]}"
 

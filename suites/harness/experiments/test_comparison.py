@@ -22,7 +22,7 @@ from harness.registry import Registry
 from harness.stats import compare_folds, compare_means, equivalence
 from harness.train.data.corpora import corpora, is_known
 from harness.train.task import task
-from reports.pages.comparison.page import begin
+from reports.pages.comparison.page import Compared
 from suites.support.command_line import TOY
 from suites.support.comparisons import (
     HIGH,
@@ -501,7 +501,7 @@ def test_the_command_declares_it_and_the_page_says_it(
     line = ["compare", "mtsa", "multi_head", "--task", TOY, "--device", "cpu"]
     assert cli([*line, "--unpaired"]) == 0
     assert "5 and 5 unpaired seeds (Welch, p = " in " ".join(capsys.readouterr().out.split())
-    page = begin(journal="results", device="", out="", page="comparison")
+    page = Compared.begin(journal="results", device="", out="", page="comparison")
     pieces = (page.about, page.verdicts, page.seeds, page.differences, page.statistics, page.power)
     shown = " ".join(piece().html for piece in pieces)
     words = [

@@ -15,7 +15,7 @@ from harness.records.drift import machine_drift
 from harness.records.ratios import time_frame
 from harness.stats.drift import Trend, block_trend, session_trend, shown
 from reports.core.sentences import drift_sentences
-from reports.pages.scaling import page as scaling
+from reports.pages.scaling.page import Scaling
 from suites.harness.records.test_ratios import BASE, MINE, case_id, record, rows_of
 
 
@@ -72,7 +72,7 @@ def test_the_report_says_it_too(tmp_path: Path) -> None:
         for one in session(machine=machine):
             writer.append(one)
         writer.close()
-        page = scaling.begin(journal=str(folder), device="", out="", page="scaling").machine()
+        page = Scaling.begin(journal=str(folder), device="", out="", page="scaling").machine()
         assert page.html.count("The machine drifted: multi_head.sdpa") == said
 
 

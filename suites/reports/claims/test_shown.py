@@ -19,7 +19,7 @@ from reports.contents import NOTEBOOKS, Scope
 from reports.core.page import Output
 from reports.pages.audit.figures import intervals
 from reports.pages.audit.page import Audit
-from reports.pages.claims import Ledger, begin
+from reports.pages.claims import Ledger
 from suites.support.made_up_records import case, exact, peaks, timed, trained
 from suites.support.report_records import EVIL, write
 
@@ -152,7 +152,7 @@ def test_exact_claims_need_no_device_and_one_that_measured_nothing_of_a_sort_is_
 def page(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ledger, Path]:
     place = tmp_path_factory.mktemp("page")
     folder = write(place / "journal", f"Fast {EVIL}", some())
-    return begin(journal=str(folder), out=str(place / "out"), page="claims"), place / "out"
+    return Ledger.begin(journal=str(folder), out=str(place / "out"), page="claims"), place / "out"
 
 
 def test_the_page_shows_every_claim(page: tuple[Ledger, Path]) -> None:
@@ -267,7 +267,7 @@ def test_ticks_of_many_octaves_do_not_overlap(page: tuple[Ledger, Path]) -> None
 
 def test_without_measured_ratios_the_command_is_named(tmp_path: Path) -> None:
     folder = write(tmp_path / "journal", "Fast", [exact("algorithm1")])
-    report = begin(journal=str(folder), out="", page="claims")
+    report = Ledger.begin(journal=str(folder), out="", page="claims")
     assert "attnbench bench --profile paper" in report.ratios().plain
 
 

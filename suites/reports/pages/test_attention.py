@@ -12,7 +12,7 @@ from harness.errors import UsageError
 from reports.core.page import Output
 from reports.core.source import DeviceRecords, Source
 from reports.pages.attention.figures import heat_maps, highest, per_token
-from reports.pages.attention.page import Attended, begin
+from reports.pages.attention.page import Attended
 
 
 def test_attention_is_checked_and_drawn(
@@ -49,13 +49,13 @@ def test_attention_is_checked_and_drawn(
 
 def test_a_look_is_found_on_whichever_device_it_was_recorded(folder: Path, source: Source) -> None:
     """Two devices have records; that of the look is not the newest."""
-    first = begin(journal=str(folder), device="", look="a0", out="", page="p")
+    first = Attended.begin(journal=str(folder), device="", look="a0", out="", page="p")
     assert first.record["key"] == "a0"
     other = next(d for d in source.devices if d.key != first.device.key)
     with pytest.raises(UsageError, match="given look 'a0'; the records have none"):
-        begin(journal=str(folder), device=other.key, look="a0", out="", page="p")
+        Attended.begin(journal=str(folder), device=other.key, look="a0", out="", page="p")
     with pytest.raises(UsageError, match="given look 'nothing'"):
-        begin(journal=str(folder), device="", look="nothing", out="", page="p")
+        Attended.begin(journal=str(folder), device="", look="nothing", out="", page="p")
 
 
 def test_all_panels_of_a_heat_map_have_one_scale_that_is_told() -> None:

@@ -15,7 +15,7 @@ from scipy.stats import t
 from reports.core.costs import Costs
 from reports.core.source import DeviceRecords, find
 from reports.pages.scaling import growth
-from reports.pages.scaling import page as scaling
+from reports.pages.scaling.page import Scaling
 from suites.support import made_up_records
 from suites.support.made_up_records import reading
 from suites.support.report_records import BASE, LSTM, MINE, write
@@ -132,7 +132,7 @@ def test_other_settings_lengths_and_what_has_no_time_are_kept_apart(
 
 def test_the_page_shows_both_with_their_numbers(tmp_path: Path) -> None:
     opened(tmp_path / "journal", [*on_threads(), *in_batches()])
-    page = scaling.begin(journal=str(tmp_path / "journal"), device="", out=str(tmp_path), page="p")
+    page = Scaling.begin(journal=str(tmp_path / "journal"), device="", out=str(tmp_path), page="p")
     threads = page.threads()
     assert threads.html.count("<svg") == 2
     assert "With 2 threads instead of 1, time is: multi_head.sdpa 8h 0.5" in threads.plain

@@ -24,17 +24,17 @@ from reports.core.figure_data import data_of
 from reports.core.page import Output, Shown, together
 from reports.core.printed_values import printed_costs
 from reports.core.source import DeviceRecords, Source, find
-from reports.pages import tradeoff as tradeoffs
-from reports.pages import trust
-from reports.pages.attention import page as attention
-from reports.pages.corpora import page as corpora
+from reports.pages.attention.page import Attended
 from reports.pages.corpora import tables
 from reports.pages.corpora.beyond import beyond_none
+from reports.pages.corpora.page import Corpora
 from reports.pages.scaling import figures as scaling_figures
-from reports.pages.scaling import page as scaling
 from reports.pages.scaling import stress as numerics
-from reports.pages.size import page as size
+from reports.pages.scaling.page import Scaling
 from reports.pages.size.answers import answers, frontier_sentence
+from reports.pages.size.page import Sized
+from reports.pages.tradeoff import Tradeoff
+from reports.pages.trust import Trusted
 from suites.support.made_up_records import reading
 from suites.support.report_records import (
     BASE,
@@ -50,14 +50,14 @@ from suites.support.report_records import (
 )
 
 
-def open_page(module: Any, folder: Path, out: Path, device: DeviceRecords, **more: str) -> Any:
-    return module.begin(journal=str(folder), device=device.key, out=str(out), page="p", **more)
+def open_page(kind: Any, folder: Path, out: Path, device: DeviceRecords, **more: str) -> Any:
+    return kind.begin(journal=str(folder), device=device.key, out=str(out), page="p", **more)
 
 
 def test_the_first_page_answers_for_each_device(
     folder: Path, device: DeviceRecords, tmp_path: Path
 ) -> None:
-    page = size.begin(journal=str(folder), like="", out=str(tmp_path), page="size")
+    page = Sized.begin(journal=str(folder), like="", out=str(tmp_path), page="size")
     shown = together(page.headline(), page.pictures(), page.details())
     assert shown.plain.count("Longest sequence for a training step") == 1
     assert shown.plain.count("No frontier was searched") == 1
@@ -152,7 +152,7 @@ def test_a_device_that_tells_nothing_of_the_two_has_no_column(
     silent = replace(silent, key="silent", records=tuple(others))
     for devices, columns in (((device, silent), 1), ((silent,), 1), ((silent, device), 1)):
         given = replace(source, devices=devices)
-        shown = size.Sized(given, Output(None, "size")).headline()
+        shown = Sized(given, Output(None, "size")).headline()
         assert shown.html.count('<th scope="col">') == columns, shown.html
         told = "Nothing of mtsa.fused against multi_head.sdpa was measured or compared on Silent"
         assert (told in shown.plain) == (len(devices) > 1)
@@ -172,11 +172,11 @@ def test_other_heads_or_another_width_are_told(folder: Path, tmp_path: Path) -> 
         ("width = [300, 1200]\n", "was measured here to 600 wide, not to 1200"),
     ):
         file.write_text(size_here + more)
-        text = size.begin(journal=str(folder), like=str(file), out="", page="size").details().plain
+        text = Sized.begin(journal=str(folder), like=str(file), out="", page="size").details().plain
         assert says in text
         assert "attnbench bench --only" in text
     file.write_text(size_here)
-    page = size.begin(journal=str(folder), like=str(file), out="", page="size")
+    page = Sized.begin(journal=str(folder), like=str(file), out="", page="size")
     assert "was measured here" not in page.details().plain
     assert f"measured: {MINE} 8h, batch 64, N = 64" in page.headline().plain
 
@@ -186,14 +186,14 @@ def test_a_size_that_was_not_measured_names_the_nearest_and_the_command(
 ) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('batch = 4\nlength = 300\nwidth = [300, 600]\ntask = "cr"\n')
-    page = size.begin(journal=str(folder), like=str(file), out="", page="size")
+    page = Sized.begin(journal=str(folder), like=str(file), out="", page="size")
     text = together(page.headline(), page.details()).plain
     assert "was not measured here" in text
     assert "batch 4, N = 256, 300 wide" in text
     assert "attnbench bench --only mtsa.fused --batch 4 --lengths 300 --width 300x600" in text
     assert "trec" not in page.headline().plain.partition("accuracy, 95 %")[2].partition("--task")[0]
     file.write_text("batch = 4\nlength = 256\n")
-    page = size.begin(journal=str(folder), like=str(file), out="", page="size")
+    page = Sized.begin(journal=str(folder), like=str(file), out="", page="size")
     assert "was not measured here" not in page.details().plain
 
 
@@ -253,7 +253,7 @@ def test_ratio_charts_show_the_ratios(measured: Costs) -> None:
 def test_scaling_has_frontier_numerics_and_printed_costs(
     folder: Path, device: DeviceRecords, tmp_path: Path
 ) -> None:
-    page = open_page(scaling, folder, tmp_path, device)
+    page = open_page(Scaling, folder, tmp_path, device)
     assert f"{DISA} N = 256 (N = 384: oom)" in page.frontier().plain
     table = pd.read_csv(tmp_path / "tables" / "p-frontier.csv").set_index("name")
     assert table.loc[BASE, "longest"] == 4096
@@ -277,7 +277,7 @@ def test_the_page_of_a_gpu_has_what_was_predicted_of_it(tmp_path: Path) -> None:
         writer.append(reading(case, 0, 1.0) | {"fingerprint": "f"})
     sent = str(tmp_path / "sent")
     (gpu,) = find(sent).devices
-    page = scaling.begin(journal=sent, device=gpu.key, out=str(tmp_path), page="p")
+    page = Scaling.begin(journal=sent, device=gpu.key, out=str(tmp_path), page="p")
     shown = page.beside().plain
     assert "Predicted for GPUs, and measured on H100" in shown
     assert "H100, forward, measured" in shown
@@ -296,7 +296,7 @@ def test_the_frontier_chart_shows_bracket_and_reason(device: DeviceRecords) -> N
 def test_memory_and_slopes_are_drawn_with_units(
     folder: Path, device: DeviceRecords, tmp_path: Path
 ) -> None:
-    page = open_page(scaling, folder, tmp_path, device)
+    page = open_page(Scaling, folder, tmp_path, device)
     page.memory()
     page.slopes()
     slopes = pd.read_csv(tmp_path / "tables" / "p-slopes.csv")
@@ -312,7 +312,7 @@ def test_memory_and_slopes_are_drawn_with_units(
 
 
 def test_differences_are_paired_and_judged_together(source: Source, device: DeviceRecords) -> None:
-    page = corpora.Corpora(source, device, Output(None, "p"))
+    page = Corpora(source, device, Output(None, "p"))
     rows = {(d.model.task, d.model.model): d for d in page.differences}
     assert set(rows) == {(t, m) for t in ("trec", "cr") for m in GAINS if m != BASE}
     mine = rows["trec", MINE]
@@ -332,7 +332,7 @@ def test_differences_are_paired_and_judged_together(source: Source, device: Devi
 def test_a_difference_that_is_not_counted_is_told_with_those_that_are(
     source: Source, device: DeviceRecords
 ) -> None:
-    page = corpora.Corpora(source, device, Output(None, "p"))
+    page = Corpora(source, device, Output(None, "p"))
     trec = [d for d in page.differences if d.model.task == "trec"]
     mine, none = (next(d for d in trec if d.model.model == m) for m in (MINE, "none.fused"))
     lost = [replace(d, verdict=f"{d.verdict}{NOT_COUNTED}") for d in (mine, none)]
@@ -346,7 +346,7 @@ def test_a_difference_that_is_not_counted_is_told_with_those_that_are(
 def test_a_baseline_that_attending_to_nothing_beats_is_told(
     folder: Path, device: DeviceRecords, tmp_path: Path
 ) -> None:
-    page = open_page(corpora, folder, tmp_path, device)
+    page = open_page(Corpora, folder, tmp_path, device)
     assert beyond_none(page.differences) == [], "it is worse"
     better = {("none.fused", "cr"): 0.07}  # 0.01 above the baseline, 0.01 below MTSA
     records = [
@@ -355,7 +355,7 @@ def test_a_baseline_that_attending_to_nothing_beats_is_told(
         else r
         for r in device.records
     ]
-    ahead = corpora.Corpora(page.source, replace(device, records=tuple(records)), page.place)
+    ahead = Corpora(page.source, replace(device, records=tuple(records)), page.place)
     rows = {(d.model.task, d.model.model): d for d in ahead.differences}
     over = against(rows["cr", MINE].model, rows["cr", "none.fused"].model)
     told = (
@@ -372,7 +372,7 @@ def test_a_baseline_that_attending_to_nothing_beats_is_told(
 def test_only_a_significant_best_is_bold(
     folder: Path, device: DeviceRecords, tmp_path: Path
 ) -> None:
-    page = open_page(corpora, folder, tmp_path, device)
+    page = open_page(Corpora, folder, tmp_path, device)
     page.table()
     text = (tmp_path / "tables" / "p-table.md").read_text()
     row = next(line for line in text.splitlines() if line.startswith(f"| {MINE}"))
@@ -400,13 +400,13 @@ def test_only_a_significant_best_is_bold(
         for i, r in enumerate(equal)
     ]
     other = DeviceRecords(device.key, device.fingerprint, tuple(jittered), device.sessions)
-    assert corpora.Corpora(page.source, other, Output(None, "p"))._best() == {}
+    assert Corpora(page.source, other, Output(None, "p"))._best() == {}
 
 
 def test_corpora_shows_ablations_mirrored_summation_and_scales(
     folder: Path, device: DeviceRecords, tmp_path: Path
 ) -> None:
-    page = open_page(corpora, folder, tmp_path, device)
+    page = open_page(Corpora, folder, tmp_path, device)
     assert (
         "declared before their runs: 1 better; exploratory: "
         in page.differences_to_baseline().plain
@@ -443,8 +443,8 @@ def test_scales_are_shown_by_the_recipe_that_they_were_trained_by(
         else r
         for r in device.records
     )
-    page = open_page(corpora, folder, tmp_path, device)
-    other = corpora.Corpora(page.source, replace(device, records=kept), page.place)
+    page = open_page(Corpora, folder, tmp_path, device)
+    other = Corpora(page.source, replace(device, records=kept), page.place)
     said = other.scales().plain
     assert "trec: accuracy by alpha, 5 heads" in said
     alpha = pd.read_csv(tmp_path / "figures" / "p-alpha-trec.csv")
@@ -461,7 +461,7 @@ def test_a_section_without_records_names_its_command(tmp_path: Path) -> None:
     def page(module: Any, **more: str) -> Any:
         return open_page(module, tmp_path, tmp_path / "out", device, **more)
 
-    scaled = page(scaling)
+    scaled = page(Scaling)
     for piece, command in (
         (scaled.about, "attnbench bench"),
         (scaled.frontier, "attnbench frontier"),
@@ -473,20 +473,20 @@ def test_a_section_without_records_names_its_command(tmp_path: Path) -> None:
         (scaled.batches, "attnbench bench --profile batch"),
     ):
         assert command in piece().plain
-    over = page(corpora)
+    over = page(Corpora)
     assert "attnbench compare --all" in over.differences_to_baseline().plain
     for piece in (over.ablations, over.mirrored, over.scales):
         assert "attnbench compare" in piece().plain
-    weighed = page(tradeoffs)
+    weighed = page(Tradeoff)
     assert "attnbench compare" in weighed.about().plain
-    looked = page(attention, look="")
+    looked = page(Attended, look="")
     assert "attnbench train mtsa --task trec --look" in looked.about().plain
-    opened = size.begin(journal=str(tmp_path), like="", out="", page="size")
+    opened = Sized.begin(journal=str(tmp_path), like="", out="", page="size")
     first = opened.headline().plain
     for command in ("attnbench bench", "attnbench frontier", "attnbench compare"):
         assert command in first
     # Every other piece of an empty page says something or nothing, but does not fail.
-    for one in (scaled, over, weighed, looked, page(trust)):
+    for one in (scaled, over, weighed, looked, page(Trusted)):
         for name in dir(one):
             if not name.startswith("_") and callable(method := getattr(one, name)):
                 if name in ("begin", "standings", "ranked"):

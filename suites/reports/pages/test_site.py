@@ -405,8 +405,8 @@ def test_notebooks_are_thin_and_stripped(path: Path) -> None:
     assert {keyword.arg for keyword in opening.keywords} == declared
     assert not opening.args  # the keywords are what parameters are checked against
     (imported,) = (n for n in ast.walk(ast.parse(code[1].source)) if isinstance(n, ast.ImportFrom))
-    module = import_module(f"{imported.module}.{imported.names[0].name}")
-    assert module.begin.__wrapped__, "what opens a notebook refuses parameters that it has not"
+    page = getattr(import_module(str(imported.module)), imported.names[0].name)
+    assert page.begin.__wrapped__, "what opens a notebook refuses parameters that it has not"
 
 
 def test_every_page_has_its_notebook() -> None:

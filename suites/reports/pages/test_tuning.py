@@ -19,8 +19,9 @@ from harness.train.recipes import EARLIER, LATER
 from harness.train.task import task
 from reports.core.page import Output
 from reports.core.source import find
-from reports.pages.comparison import page as comparison
-from reports.pages.corpora import edges, page, trials, tuning
+from reports.pages.comparison.page import Compared
+from reports.pages.corpora import edges, trials, tuning
+from reports.pages.corpora.page import Corpora
 from suites.support import comparisons
 from suites.support.command_line import ROOT
 from suites.support.report_records import fingerprint, write
@@ -327,7 +328,7 @@ def test_unequal_numbers_of_trials_are_a_warning() -> None:
 def test_the_page_shows_them_where_the_journal_has_them(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / tuning.FOLDER):
         write(folder, "Made up", [*runs({}), *runs(UP, rate=2e-3)])
-    report = page.begin(journal=str(tmp_path), device="", out="", page="corpora")
+    report = Corpora.begin(journal=str(tmp_path), device="", out="", page="corpora")
     shown = report.tried()
     assert "trec: rate 0.001 is the smallest that was tried (0.001, 0.002)" in shown.plain
     assert "trec: 6 mechanisms, 2 recipes each" in shown.plain
@@ -349,7 +350,7 @@ def test_the_page_of_a_comparison_warns_of_the_recipe_that_it_used(tmp_path: Pat
     some = [*runs({}), *runs(UP, dropout=0.4), *runs(UP, dropout=0.1), *runs(UP, rate=2e-3)]
     write(tmp_path, "Made up", [declared, *runs({})])
     write(tmp_path / tuning.FOLDER, "Made up", some)
-    report = comparison.begin(journal=str(tmp_path), device="", design="", out="", page="p")
+    report = Compared.begin(journal=str(tmp_path), device="", design="", out="", page="p")
     said = report.verdicts().plain
     assert "trec: mtsa.fused: rate 0.001 is the smallest that was tried (0.001, 0.002)" in said
     assert "; multi_head.fused: rate 0.002 is the largest that was tried (0.001, 0.002)" in said
