@@ -8,7 +8,15 @@ from rich.markup import escape
 from harness.cli.output import console, say
 from harness.json_file import write_json
 from harness.options.measure import ClaimsOptions
-from reports.claims.ledger import concluded_of, devices_of, ledger, score, score_lines, shown
+from reports.claims.ledger import (
+    concluded_of,
+    devices_of,
+    ledger,
+    made_on,
+    score,
+    score_by_machine,
+    shown,
+)
 from reports.claims.printed import load_all
 from reports.claims.record import whose_text
 from reports.claims.verdict import Verdict
@@ -38,9 +46,9 @@ def run_claims(options: ClaimsOptions) -> int:
         out.print()
         out.print(f"[bold]{escape(table['paper']['short'])}[/], {escape(table['paper']['venue'])}")
         for v in mine:
-            print_verdict(out, v, titles)
+            print_verdict(out, v, made_on(v, source))
     out.print()
-    for line in score_lines(verdicts, titles):
+    for line in score_by_machine(verdicts, source):
         say(out, line)
     failed = [v for v in verdicts if v.failed_exactly]
     for v in failed:
@@ -59,11 +67,11 @@ def run_claims(options: ClaimsOptions) -> int:
     return 1 if failed else 0
 
 
-def print_verdict(out: Console, v: Verdict, titles: dict[str, str]) -> None:
+def print_verdict(out: Console, v: Verdict, machine: str) -> None:
     """The claim on a line, and below it what was found, what was published, and why."""
     colour = COLOURS[v.verdict]
     say(out, f"[{colour}]{v.verdict:{WIDTH}}[/] {escape(v.claim.statement)}", markup=True)
-    where = f"on {titles[v.device]}" if v.device else ""
+    where = f"on {machine}" if machine else ""
     parts = (
         f"found {v.measured}" if v.measured else "",
         f"published {v.published}" if v.published else "",

@@ -26,7 +26,7 @@ from reports.claims.verdict import (
     Verdict,
     region,
 )
-from reports.core.source import SHOWN, Source, find
+from reports.core.source import SHOWN, DeviceRecords, Source, find
 
 AUDITS: Mapping[str, Callable[[Asked], Evidence]] = {
     "ratio": arithmetic.ratio,
@@ -297,6 +297,34 @@ def score_lines(verdicts: Sequence[Verdict], titles: Mapping[str, str]) -> list[
         if nowhere := {v.id for v in counted} - {v.id for v in counted if v.said != NOT_MEASURED}:
             lines.append(f"{sort}, on none of these: {len(nowhere)} {NOT_MEASURED}")
     return lines
+
+
+def made_on(v: Verdict, source: Source) -> str:
+    """The machine whose records are behind a verdict; of runs of several, each."""
+    device, on = _runs_on(v, source)
+    if device is None or set(on) <= {device.title}:
+        return device.title if device is not None else ""
+    return "; ".join(f"{title}, {count} runs" for title, count in on.most_common())
+
+
+def score_by_machine(verdicts: Sequence[Verdict], source: Source) -> list[str]:
+    """`score_lines`, each verdict on the machine that made most of its runs."""
+    titles = {d.title: d.title for d in source.devices}
+    placed = []
+    for v in verdicts:
+        device, on = _runs_on(v, source)
+        most = [title for title, _ in on.most_common(1)] or [device.title if device else ""]
+        placed.append(replace(v, device=most[0]))
+        titles |= {title: title for title in most if title}
+    return score_lines(placed, titles)
+
+
+def _runs_on(v: Verdict, source: Source) -> tuple[DeviceRecords | None, Counter[str]]:
+    """Its device, and how many of the runs behind it each machine made; of other records none."""
+    device = next((d for d in source.devices if d.key == v.device), None)
+    keys = set(v.keys)
+    runs = [r for r in device.records if r["kind"] == "run" and r["key"] in keys] if device else []
+    return device, device.machines_of(runs) if device else Counter()
 
 
 def shown(verdicts: Sequence[Verdict]) -> list[Verdict]:

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from harness.errors import UsageError
 from harness.records.journal import PACKED
-from reports.claims.ledger import devices_of
+from reports.claims.ledger import devices_of, score_by_machine
 from reports.core import predicted
 from reports.core.figure_data import data_of
 from reports.core.html import TEMPLATES, environment
@@ -71,7 +71,7 @@ def values_of(
         "not_run": declared.not_run(source, plans),
         "reached": reached.table(source),
         "trained": training.sections(source),
-        "score": claims.score_lines,
+        "score": score_by_machine(claims.verdicts, source),
         "papers": [
             (paper["paper"], text_of(claims.of_paper(name)))
             for name, paper in claims.tables.items()

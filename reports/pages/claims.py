@@ -5,13 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
 from harness.experiments.replicates import EXPLORATORY
-from reports.claims.ledger import KINDS, concluded_of, ledger, score_lines, shown
+from reports.claims.ledger import KINDS, concluded_of, ledger, made_on, score_by_machine, shown
 from reports.claims.printed import load_all
 from reports.claims.record import SORTS, whose_text
 from reports.claims.verdict import ANSWERS, RATIOS, Verdict
@@ -43,8 +42,7 @@ class Ledger(SourcePage):
     def __init__(self, source: Source, place: Output) -> None:
         super().__init__(source, place)
         self.tables = load_all()
-        self._devices = {d.key: d for d in source.devices}
-        self.titles = {key: d.title for key, d in self._devices.items()}
+        self.titles = {d.key: d.title for d in source.devices}
 
     @cached_property
     def verdicts(self) -> list[Verdict]:
@@ -73,32 +71,7 @@ class Ledger(SourcePage):
             for v in self.verdicts
             if v.failed_exactly
         ]
-        return says([*self.score_lines, *failed], main=True)
-
-    @cached_property
-    def score_lines(self) -> list[str]:
-        """The score in words, each verdict on the machine that made most of its runs."""
-        placed = [
-            replace(v, device=next(iter(of), self.titles.get(v.device, "")))
-            for v in self.verdicts
-            for of in [dict(self._runs_on(v).most_common(1))]
-        ]
-        titles = dict.fromkeys([*self.titles.values(), *filter(None, (v.device for v in placed))])
-        return score_lines(placed, {title: title for title in titles})
-
-    def _runs_on(self, v: Verdict) -> Counter[str]:
-        """How many of the runs behind a verdict each machine made; of other records none."""
-        device, keys = self._devices.get(v.device), set(v.keys)
-        if device is None:
-            return Counter()
-        runs = [r for r in device.records if r["kind"] == "run" and r["key"] in keys]
-        return device.machines_of(runs)
-
-    def _where(self, v: Verdict) -> str:
-        device, on = self._devices.get(v.device), self._runs_on(v)
-        if device is None or set(on) <= {device.title}:
-            return self.titles.get(v.device, "")
-        return "; ".join(f"{title}, {count} runs" for title, count in on.most_common())
+        return says([*score_by_machine(self.verdicts, self.source), *failed], main=True)
 
     def ratios(self) -> Shown:
         """Measured ratios beside published ones, device by device."""
@@ -191,7 +164,8 @@ class Ledger(SourcePage):
 
     def _table(self, name: str, verdicts: Sequence[Verdict]) -> Shown:
         several = len(self.titles) > 1
-        shown = [_row(v, self._where(v) if several else "", self._records) for v in verdicts]
+        places = [made_on(v, self.source) if several else "" for v in verdicts]
+        shown = [_row(v, on, self._records) for v, on in zip(verdicts, places, strict=True)]
         return self.place.table(name, (_flat(v, self.titles) for v in verdicts), shown, WORDS)
 
 

@@ -248,7 +248,8 @@ def test_a_row_and_the_score_name_the_machine_that_made_the_runs(
     measured = next(v for v in ledger.verdicts if v.id == "mtsa-8-measured-trec")
     row = ledger.of_paper("mtsa").plain.partition(measured.claim.statement)[2].partition("\n")[0]
     assert f"({far}, {len(measured.keys)} runs)" in row
-    (line,) = (line for line in ledger.score_lines if line.startswith(f"accuracy, on {far}: "))
+    score = ledger.score().plain.splitlines()
+    (line,) = (line for line in score if line.startswith(f"accuracy, on {far}: "))
     assert line.endswith(": 1 reproduced (exploratory)")
 
 
