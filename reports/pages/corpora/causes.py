@@ -208,7 +208,7 @@ def short_patience(one: Conclusion, machines: Sequence[Iterable[Sequence[TaskRun
     """Which of its models ended better by a longer patience, otherwise alike, on any machine.
 
     On the same task, with whatever options (``mirrored_summation[k=3]``); of several that which was
-    longest, a line for each model.
+    longest, a line for each model; and one where a run by all steps would have ended worse.
     """
     every = [m for tasks in machines for recipes in tasks for of in recipes for m in of.models]
     said: dict[str, dict[str, None]] = {}
@@ -230,12 +230,17 @@ def short_patience(one: Conclusion, machines: Sequence[Iterable[Sequence[TaskRun
                 short = by.get(setting["patience"])
                 if short is None or by[most] is short:
                     continue
+                names = [_called("patience", _setting(m)) for m in (by[most], short)]
                 if told := _gained(by[most], short):
-                    names = [_called("patience", _setting(m)) for m in (by[most], short)]
                     head = f"{names[0]} in place of {names[1]} changed {model} by {told}"
                     said.setdefault(head, {})[c.task] = None
+                if most == ALL and all(_told(by[ALL], run) for run in by[ALL].runs):
+                    numbers, row = _row(by[ALL], setting["patience"])
+                    if numbers["ended"]:
+                        lost = f"with {names[1]} {row['is lost']}: {model} by all steps"
+                        said.setdefault(lost, {})[c.task] = None
     may = "patience may have ended its runs here, not the model"
-    return [f"{', '.join(gathered([*tasks]))}: {told}, {may}" for told, tasks in said.items()]
+    return [f"{', '.join(gathered([*tasks]))}: {told}; {may}" for told, tasks in said.items()]
 
 
 def _gained(longer: ModelRuns, other: ModelRuns) -> str:

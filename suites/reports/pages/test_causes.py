@@ -121,6 +121,31 @@ def test_what_patience_would_have_lost_of_the_runs_that_it_did_not_end() -> None
     assert {**one, **told, "longest wait": "4"} == one
 
 
+def test_what_a_patience_would_have_lost_is_told_beside_what_was_trained_by_it() -> None:
+    dev = [0.5, 0.7, 0.6, 0.6, 0.6, 0.8, 0.7, 0.7]
+    usual = replace(PAPER, choose="dev", epochs=len(dev), patience=len(dev))
+
+    def of(model: str, patience: int) -> list[dict[str, Any]]:
+        recipe = replace(usual, patience=patience).as_dict()
+        epochs = [{"epoch": i, "dev": {"accuracy": v}} for i, v in enumerate(dev, 1)]
+        told: dict[str, Any] = {"epochs": epochs[: patience + 2], "vectors": "", "recipe": recipe}
+        return [
+            {**r, "key": f"{r['key']} {patience}", "test": {"accuracy": 0.8}}
+            for r in comparisons.runs(model, [0.8], **told)
+        ]
+
+    short = [*of(A, 3), *of(B, 3)]
+    pair = comparisons.design(1)
+    pair["runs"] = [[r["key"] for r in short]]
+    one = conclude(pair, short)
+    assert causes.short_patience(one, [tasks_by_recipe(short)]) == []
+    (said,) = causes.short_patience(one, [tasks_by_recipe([*short, *of(A, len(dev))])])
+    assert said == (
+        f"trec: with patience 3 1 of 1 runs end with 70.00 %, not 80.00 %: {A} by all steps; "
+        "patience may have ended its runs here, not the model"
+    )
+
+
 def test_a_large_gap_by_a_papers_recipe_of_which_no_cause_was_measured_is_told() -> None:
     """Of the others one is near, one has its cause measured, and one is by the common recipe."""
     low, common = PAPER, task("trec").recipe
@@ -176,7 +201,7 @@ def test_a_longer_patience_by_which_a_model_ended_better_is_told_wherever_its_wa
 
     (line,) = said(short, long)
     assert line.startswith(f"{k}: patience 60 in place of patience 5 changed {B} by -0.0200 [")
-    assert f"] on {name} (5 paired seeds), patience may have ended its runs here" in line
+    assert f"] on {name} (5 paired seeds); patience may have ended its runs here" in line
     (line,) = said(short, [{**r, "seed": r["seed"] + 9, "fingerprint": "g"} for r in long])
     assert "(5 and 5 unpaired seeds, on two machines)" in line
     capped = [{**r, "recipe": {**r["recipe"], "epochs": 2}} for r in asked]
