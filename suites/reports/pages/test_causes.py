@@ -134,13 +134,15 @@ def test_what_a_patience_would_have_lost_is_told_beside_what_was_trained_by_it()
             for r in comparisons.runs(model, [0.8], **told)
         ]
 
-    short = [*of(A, 3), *of(B, 3)]
-    pair = comparisons.design(1)
-    pair["runs"] = [[r["key"] for r in short]]
-    one = conclude(pair, short)
-    assert causes.short_patience(one, [tasks_by_recipe(short)]) == []
-    (said,) = causes.short_patience(one, [tasks_by_recipe([*short, *of(A, len(dev))])])
-    assert said == (
+    def said(patience: int, *more: dict[str, Any]) -> list[str]:
+        short = [*of(A, patience), *of(B, patience)]
+        pair = comparisons.design(1)
+        pair["runs"] = [[r["key"] for r in short]]
+        return causes.short_patience(conclude(pair, short), [tasks_by_recipe([*short, *more])])
+
+    whole = of(A, len(dev))
+    assert said(3) == said(4, *whole) == [], "nothing is known of it, and nothing would be lost"
+    assert said(3, *whole)[0] == (
         f"trec: with patience 3 1 of 1 runs end with 70.00 %, not 80.00 %: {A} by all steps; "
         "patience may have ended its runs here, not the model"
     )
