@@ -290,6 +290,10 @@ class Unit:
         text = self.difference(difference.difference)
         return text if math.isnan(difference.low) else f"{text} {self.bounds(difference)}"
 
+    def told(self, difference: MeanDifference | None) -> str:
+        """``-0.64 [-1.33, +0.05] points``: the same with its unit; empty for none."""
+        return "" if difference is None else f"{self.interval(difference)}{self.of_differences}"
+
     def bounds(self, difference: MeanDifference) -> str:
         """``[-1.33, +0.05]``: the interval of a difference that has one."""
         return f"[{self.difference(difference.low)}, {self.difference(difference.high)}]"

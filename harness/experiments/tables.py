@@ -206,7 +206,7 @@ def _by_dev(c: Comparison) -> str:
     if d is None or len(found.values.rows) != len(c.values):
         return ""
     p = "" if too_few(d) else f", p = {d.p:.2g} by itself"
-    return f"by dev's epochs of the same runs: {c.unit.interval(d)}{c.unit.of_differences}{p}"
+    return f"by dev's epochs of the same runs: {c.unit.told(d)}{p}"
 
 
 def cost_rows(comparisons: Sequence[Comparison]) -> list[list[str]]:

@@ -244,7 +244,7 @@ def _at_equal_steps(design: Record, pairs: Sequence[Pair]) -> str:
         return ""
     (first, second), unit = design["models"], unit_of(metric)
     split = "the test set" if by_test(design) else "dev"
-    size = f"{unit.interval(found.difference)}{unit.of_differences}"
+    size = unit.told(found.difference)
     return (
         f"; of the epochs within {least:,} steps the best on {split} give {size} for {first} less "
         f"{second}"

@@ -125,7 +125,7 @@ def _of_two(first: str, second: str, family: Conclusion, task: str) -> Evidence:
         left = over_all(_mean_unseen)
         if left.difference is not None:
             said += (
-                f"; without {STANDING} {unit.interval(left.difference)}{unit.of_differences}, "
+                f"; without {STANDING} {unit.told(left.difference)}, "
                 f"{left.wins} better, {left.losses} worse, p = {judged_p(left.difference):.2g}"
             )
     said = "; ".join([said, *_beside_printed(family, [first, second], task)])

@@ -217,7 +217,7 @@ def outdone(one: Conclusion, every: Iterable[Conclusion]) -> list[str]:
             continue  # it is what shows it
         by = [c.design["plan"]["file"]] if c.design.get("plan") else []
         by += [] if alike else trained_with(c.runs)
-        told = f"{c.first} {_size(c, c.difference)}, {f'{EXPLORATORY}: ' * c.exploratory}"
+        told = f"{c.first} {c.unit.told(c.difference)}, {f'{EXPLORATORY}: ' * c.exploratory}"
         told += c.said + f" ({', '.join(by)})" * bool(by)
         told += "".join(_less(m, c) for m in family.of_task(c.task) if own and m.first in models)
         found.setdefault(c.task, {}).setdefault(alike, {})[told] = None
@@ -277,8 +277,4 @@ def _less(c: Comparison, form: Comparison) -> str:
         return ""
     d = compare_means(*zip(*both, strict=True), paired=True)
     p = "" if too_few(d) else f", p = {d.p:.2g}"
-    return f"; {c.first} less that {_size(c, d)}{p}, {EXPLORATORY}"
-
-
-def _size(c: Comparison, d: MeanDifference | None) -> str:
-    return "" if d is None else f"{c.unit.interval(d)}{c.unit.of_differences}"
+    return f"; {c.first} less that {c.unit.told(d)}{p}, {EXPLORATORY}"

@@ -125,7 +125,7 @@ def _row(conclusion: Conclusion, more: Sequence[str]) -> dict[str, Any]:
         ),
         "replicates": counts_of((c.replicate, len(c.values)) for c in conclusion.comparisons),
         "hours": f"{hours_of(conclusion.runs):.3g}{allowed}",
-        "difference": _difference(alone, alone.difference) if alone else "",
+        "difference": alone.unit.told(alone.difference) if alone else "",
         "missing": alone.sought.short(alone.unit) if alone is not None and alone.sought else "",
         "verdict": str(verdict),
         "known at once": "; ".join(verdict.notes) if alone else _hanging(conclusion),
@@ -198,13 +198,8 @@ def _of_task(some: Sequence[Comparison], alone: bool) -> list[str]:
     return [*told, *of_examples(some), *medians]
 
 
-def _difference(c: Comparison, d: MeanDifference | None) -> str:
-    """``+1.20 [+0.10, +2.30] points``; empty where there is none."""
-    return "" if d is None else f"{c.unit.interval(d)}{c.unit.of_differences}"
-
-
 def _bracketed(c: Comparison, d: MeanDifference | None) -> str:
-    return f" ({said})" if (said := _difference(c, d)) else ""
+    return f" ({said})" if (said := c.unit.told(d)) else ""
 
 
 def _without_seen(conclusion: Conclusion) -> str:

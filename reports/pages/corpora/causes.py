@@ -256,8 +256,7 @@ def _gained(longer: ModelRuns, other: ModelRuns) -> str:
         return ""
     how = pair.counted if pair else counted_each(len(longer.values), len(other.values))
     where = ", on two machines" * _apart(longer, other)
-    size = f"{longer.unit.interval(d)}{longer.unit.of_differences}"
-    return f"{size} on {longer.task} ({how}{where})"
+    return f"{longer.unit.told(d)} on {longer.task} ({how}{where})"
 
 
 def _base(task: str) -> str:

@@ -145,7 +145,7 @@ def replaced(one: Tried, recipe: Mapping[str, Any]) -> list[str]:
     today = ", ".join(changes(one.task.recipe.as_dict(), one.base))
     return [
         f"{one.task.name}: {one.former} is the common recipe no more: {today} in its place gave "
-        f"{one.unit.interval(j.difference)}{one.unit.of_differences} on the dev split, over "
+        f"{one.unit.told(j.difference)} on the dev split, over "
         f"{len(j.singles)} mechanisms (p Holm {j.adjusted_p:.2g})"
         for j in judged(one)
         if j.recipe == today and j.verdict == BETTER
