@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from harness.experiments.replicates import Pair, is_ok, is_paired, pairs_of
-from harness.train.recipe import CEILINGS, identity
+from harness.train.recipe import identity, without_ceilings
 
 Record = Mapping[str, Any]
 
@@ -56,8 +56,8 @@ class _Place(NamedTuple):
 
 def _work(run: Record) -> tuple[str, ...]:
     """What a run does, whatever machine and code did it, without its ceilings."""
-    recipe = identity(run.get("recipe") or {})
-    settings = sorted((name, repr(v)) for name, v in recipe.items() if name not in CEILINGS)
+    recipe = without_ceilings(run.get("recipe") or {})
+    settings = sorted((name, repr(value)) for name, value in recipe.items())
     drawn = (run.get(name) for name in ("model", "task", "seed", "fold"))
     return tuple(map(str, (*drawn, settings)))
 

@@ -8,7 +8,7 @@ from typing import Any
 from harness.experiments.model import form_of
 from harness.experiments.replicates import Pair, Record, sides_of
 from harness.stats import ratio_text
-from harness.train.recipe import CEILINGS, HOW_FOUND, identity
+from harness.train.recipe import HOW_FOUND, without_ceilings
 from harness.train.recipes import TUNED, TUNED_ON
 from harness.train.task import known_tasks
 
@@ -83,5 +83,4 @@ def _tried(design: Record, side: int) -> int:
 
 
 def _settings(recipe: Record) -> dict[str, Any]:
-    untuned = {*CEILINGS, "patience"}
-    return {name: value for name, value in identity(recipe).items() if name not in untuned}
+    return {n: value for n, value in without_ceilings(recipe).items() if n != "patience"}

@@ -204,6 +204,11 @@ def identity(recipe: Mapping[str, Any]) -> dict[str, Any]:
     return {k: value for k, value in recipe.items() if k not in HOW_FOUND and k not in same}
 
 
+def without_ceilings(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """The same without `CEILINGS`: what was tried, or trained by, whatever ended the run."""
+    return {name: value for name, value in identity(recipe).items() if name not in CEILINGS}
+
+
 def changes(recipe: Mapping[str, Any], common: Recipe) -> list[str]:
     """What a recipe, as it stands in a record, changes of a common one: ``rate=0.002``.
 

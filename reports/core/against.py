@@ -25,7 +25,7 @@ from harness.stats import (
     too_few,
 )
 from harness.stats.overall import LEAST_MODELS, LEAST_TASKS
-from harness.train.recipe import CEILINGS, identity
+from harness.train.recipe import without_ceilings
 from reports.core.recipes import trained_with, unlike_common
 from reports.core.style import mechanism_of
 from reports.core.trained import ModelRuns, TaskRuns, folds_of
@@ -232,12 +232,10 @@ def outdone(one: Conclusion, every: Iterable[Conclusion]) -> list[str]:
 
 def _trained_by(c: Comparison) -> set[str]:
     """Digests of what the runs of its baseline were trained by, ceilings left out."""
-    found = set()
-    for run in c.sides[1]:
-        recipe = identity(run.get("recipe") or {})
-        kept = {name: value for name, value in recipe.items() if name not in CEILINGS}
-        found.add(digest([kept, run.get("vectors")]))
-    return found
+    return {
+        digest([without_ceilings(run.get("recipe") or {}), run.get("vectors")])
+        for run in c.sides[1]
+    }
 
 
 def asked_again(one: Conclusion, every: Iterable[Conclusion]) -> list[str]:

@@ -7,14 +7,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, S
 from typing import Any
 
 from harness.experiments.conclusion import Conclusion
-from harness.records.schema import digest
-from harness.train.recipe import CEILINGS, HOW_FOUND, changes, identity
+from harness.train.recipe import CEILINGS, HOW_FOUND, changes, without_ceilings
 from harness.train.task import HIGHER_IS_BETTER, by_common_recipe
 from reports.core.against import asked_again, outdone
 from reports.core.source import Source
 from reports.core.style import mechanism_of
 from reports.core.trained import tasks_by_recipe
-from reports.pages.corpora.causes import short_patience
+from reports.pages.corpora.patience import short_patience
 from reports.pages.corpora.trials import COMMON, Tried
 from reports.pages.corpora.tuning import BETTER, judged, tuned
 
@@ -129,9 +128,8 @@ def apart(one: Tried) -> str:
     """How far the same trial ended apart when it was tried again; empty for none that was."""
     devs: dict[tuple[Any, ...], list[float]] = {}
     for t in one.everywhere:
-        settings = {k: v for k, v in identity(t.settings).items() if k not in CEILINGS}
         if not math.isnan(t.dev):
-            devs.setdefault((t.mechanism, digest(settings), t.seed), []).append(t.dev)
+            devs.setdefault((t.mechanism, t.own, t.seed), []).append(t.dev)
     most = max((max(some) - min(some) for some in devs.values()), default=0.0)
     same = "; the same recipe and seed ended up to {} apart when it was tried again"
     return same.format(one.unit.size(most)) if most else ""
@@ -139,8 +137,7 @@ def apart(one: Tried) -> str:
 
 def replaced(one: Tried, recipe: Mapping[str, Any]) -> list[str]:
     """That a recipe is a former common one, and by what today's was found to be better."""
-    settings = {k: v for k, v in recipe.items() if k not in CEILINGS}
-    if not one.former or changes(settings, one.base):
+    if not one.former or changes(without_ceilings(recipe), one.base):
         return []
     today = ", ".join(changes(one.task.recipe.as_dict(), one.base))
     return [

@@ -17,7 +17,7 @@ from reports.core.style import mechanism_of
 from reports.core.tables import Best
 from reports.core.trained import ModelRuns, TaskRuns, tasks_by_recipe
 from reports.core.words import file_name
-from reports.pages.corpora import causes, edges, figures, printed, tables, tuning
+from reports.pages.corpora import causes, edges, figures, patience, printed, tables, tuning
 from reports.pages.corpora.beyond import beyond_none
 from reports.pages.corpora.figures import (
     ALPHAS,
@@ -345,7 +345,7 @@ class Corpora(DevicePage):
 
 def beside(pages: Sequence[Corpora], place: Output) -> Shown:
     """What papers print beside what was reached on any of the pages' devices, task by task."""
-    found = printed_on(pages)
+    found, machines = printed_on(pages), [page.recipes for page in pages]
     if not found:
         return remark("Nothing that a paper prints was trained here.")
     return together(
@@ -361,7 +361,8 @@ def beside(pages: Sequence[Corpora], place: Output) -> Shown:
             "the epoch, as in those papers, the same runs by dev's epoch stand behind the gap: "
             "what is lost is no merit of a model."
         ),
-        causes.section([page.recipes for page in pages], found, pages[0].source.conclusions, place),
+        causes.section(machines, found, pages[0].source.conclusions, place),
+        patience.section(machines, place),
     )
 
 

@@ -11,7 +11,7 @@ from harness.errors import UsageError
 from harness.experiments.model import form_of
 from harness.experiments.replicates import Unit, unit_of
 from harness.records.schema import digest
-from harness.train.recipe import CEILINGS, Recipe, changes, identity
+from harness.train.recipe import CEILINGS, Recipe, changes, identity, without_ceilings
 from harness.train.task import Task, task
 
 COMMON = "common recipe"
@@ -32,6 +32,11 @@ class Trial:
     status: str
     at: str
     recipe: str = ""
+
+    @property
+    def own(self) -> str:
+        """Digest of the recipe that was tried: a ceiling of epochs is nothing that was."""
+        return digest(without_ceilings(self.settings))
 
 
 @dataclass(frozen=True)
@@ -87,8 +92,7 @@ class Tried:
         """By mechanism, with how many recipes it was tried anywhere, whatever became of it."""
         found: dict[str, set[str]] = {m: set() for m in self.mechanisms}
         for t in self.everywhere:
-            own = {k: v for k, v in identity(t.settings).items() if k not in CEILINGS}
-            found.get(t.mechanism, set()).add(digest(own))
+            found.get(t.mechanism, set()).add(t.own)
         return {m: len(recipes) for m, recipes in found.items()}
 
     def scores(self, recipe: str) -> dict[str, dict[int, float]]:

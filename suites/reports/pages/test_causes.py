@@ -12,6 +12,7 @@ from harness.train.recipe import Recipe
 from harness.train.task import task
 from reports.core.trained import tasks_by_recipe
 from reports.pages.corpora import causes, printed
+from reports.pages.corpora.patience import cut_short, short_patience
 from suites.reports.pages.test_printed import MTSA, trained
 from suites.support import comparisons
 from suites.support.comparisons import HIGH, LOW, A, B
@@ -110,7 +111,7 @@ def test_what_patience_would_have_lost_of_the_runs_that_it_did_not_end() -> None
     short = [of("mtsa.fused", replace(recipe, patience=n), dev[: n + 2]) for n in (3, 4)]
     other = of("disa.fused", recipe, dev)
     runs = [one for some in (whole, *short, other) for one in some]
-    numbers, (one, two) = causes.cut_short([tasks_by_recipe(runs)])
+    numbers, (one, two) = cut_short([tasks_by_recipe(runs)])
     assert [n["mean_ended"] for n in numbers][:1] == [0.7]
     assert [(n["ended"], n["patience"]) for n in numbers] == [(1, 3), (0, 4)]
     assert (one.pop("with patience"), two.pop("with patience")) == ("3", "4")
@@ -138,7 +139,7 @@ def test_what_a_patience_would_have_lost_is_told_beside_what_was_trained_by_it()
         short = [*of(A, patience), *of(B, patience)]
         pair = comparisons.design(1)
         pair["runs"] = [[r["key"] for r in short]]
-        return causes.short_patience(conclude(pair, short), [tasks_by_recipe([*short, *more])])
+        return short_patience(conclude(pair, short), [tasks_by_recipe([*short, *more])])
 
     whole = of(A, len(dev))
     assert said(3) == said(4, *whole) == [], "nothing is known of it, and nothing would be lost"
@@ -199,7 +200,7 @@ def test_a_longer_patience_by_which_a_model_ended_better_is_told_wherever_its_wa
     long = [*of(A, 60, name, 0.06), *of(B, 60, name, 0.03), *of(B, 20, name, 0.01, rate=0.1)]
 
     def said(*runs: list[dict[str, Any]]) -> list[str]:
-        return causes.short_patience(one, [tasks_by_recipe(some) for some in (asked, *runs)])
+        return short_patience(one, [tasks_by_recipe(some) for some in (asked, *runs)])
 
     (line,) = said(short, long)
     assert line.startswith(f"{k}: patience 60 in place of patience 5 changed {B} by -0.0200 [")
@@ -208,6 +209,6 @@ def test_a_longer_patience_by_which_a_model_ended_better_is_told_wherever_its_wa
     assert "(5 and 5 unpaired seeds, on two machines)" in line
     capped = [{**r, "recipe": {**r["recipe"], "epochs": 2}} for r in asked]
     known = conclude(pair, capped)
-    assert causes.short_patience(known, [tasks_by_recipe(s) for s in (short, long)]) == [], "by it"
+    assert short_patience(known, [tasks_by_recipe(s) for s in (short, long)]) == [], "by it"
     assert said(long) == [], "not otherwise alike, and of what it was worth nothing is known"
     assert said(short, of(B, 60, name, 0.0501)) == [], "nothing was gained"
