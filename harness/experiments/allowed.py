@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from types import MappingProxyType
 
+from harness.experiments.model import form_of
 from harness.experiments.replicates import Record
 from harness.train.data.corpora import is_known
 
@@ -34,7 +35,7 @@ def one_word_without_key(model: str, runs: Sequence[Record]) -> float | None:
     runs : sequence of mapping
         Its run records on one task.
     """
-    mechanism = model.partition("[")[0].partition(".")[0]
+    mechanism = form_of(model).partition("[")[0]
     task = str(next((run.get("task") for run in runs), ""))
     if mechanism not in STRICT or "masks=" in model or task not in ONE_WORD:
         return None

@@ -43,6 +43,11 @@ def file_of(record: Record) -> str | None:
     return plan["sha256"] if plan else None
 
 
+def design_file(record: Record) -> str:
+    """Its name; empty if none declares what a record asks for."""
+    return str((record.get("plan") or {}).get("file", ""))
+
+
 class _Place(NamedTuple):
     session: str
     line: int

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from harness.experiments.conclusion import Comparison, Conclusion
+from harness.experiments.preregistration import design_file
 from harness.experiments.replicates import unit_of
 from harness.experiments.warnings import selecting_everything
 from harness.train.task import by_common_recipe
@@ -123,8 +124,7 @@ def beside_printed(task: str, metric: str, means: Mapping[str, float]) -> list[s
 
 def judged_in(family: Conclusion) -> str:
     """Names the design file, or without one what was declared."""
-    plan = family.record.get("plan")
-    return f"judged in {plan['file'] if plan else family.title}"
+    return f"judged in {design_file(family.record) or family.title}"
 
 
 def recipes_told(sides: Mapping[str, Sequence[Record]]) -> str:

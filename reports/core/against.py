@@ -11,6 +11,7 @@ from itertools import chain, combinations
 
 from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.model import form_of
+from harness.experiments.preregistration import design_file
 from harness.experiments.replicates import EXPLORATORY, Replicate, Values, counted, units_of
 from harness.experiments.warnings import DECIDED, NOT_COUNTED, training_flaws
 from harness.records.schema import digest
@@ -215,8 +216,7 @@ def outdone(one: Conclusion, every: Iterable[Conclusion]) -> list[str]:
         own, alike = family.key == one.key, mine[c.task] == _trained_by(c)
         if own and not models:
             continue  # it is what shows it
-        by = [c.design["plan"]["file"]] if c.design.get("plan") else []
-        by += [] if alike else trained_with(c.runs)
+        by = [*filter(None, [design_file(c.design)]), *([] if alike else trained_with(c.runs))]
         told = f"{c.first} {c.unit.told(c.difference)}, {f'{EXPLORATORY}: ' * c.exploratory}"
         told += c.said + f" ({', '.join(by)})" * bool(by)
         told += "".join(_less(m, c) for m in family.of_task(c.task) if own and m.first in models)
@@ -243,10 +243,10 @@ def asked_again(one: Conclusion, every: Iterable[Conclusion]) -> list[str]:
 
     Whatever computes them; each has a family of its own.
     """
-    plan = (one.record.get("plan") or {}).get("file", "")
+    plan = design_file(one.record)
     files: dict[tuple[str, str, str], dict[str, None]] = {}
     for family in every:
-        other = (family.record.get("plan") or {}).get("file", "")
+        other = design_file(family.record)
         for c in family.comparisons if other not in ("", plan) else ():
             files.setdefault((form_of(c.first), form_of(c.second), c.task), {})[other] = None
     by_files: dict[str, list[str]] = {}

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import matplotlib
 from matplotlib.colors import to_hex, to_rgb
 
+from harness.experiments.model import form_of
+
 matplotlib.rcParams["svg.fonttype"] = "none"
 matplotlib.rcParams["svg.hashsalt"] = "attnbench"
 # Names come from records: a dollar sign in one is no formula.
@@ -105,7 +107,7 @@ def text_colour(colour: str) -> str:
 
 def mechanism_of(model: str) -> str:
     """``mtsa`` of ``mtsa.algorithm1[scale_t=identity]``."""
-    return model.partition("[")[0].rpartition(".")[0] or model
+    return form_of(model).partition("[")[0]
 
 
 def pair(first: str, second: str) -> tuple[str, str]:

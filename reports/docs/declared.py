@@ -12,7 +12,7 @@ from harness.experiments.over_tasks import (
     counted_tasks,
     overall_rows,
 )
-from harness.experiments.preregistration import run_keys
+from harness.experiments.preregistration import design_file, run_keys
 from harness.experiments.replicates import EXPLORATORY, LATE
 from harness.experiments.tables import (
     BAYES,
@@ -108,8 +108,7 @@ def _family(one: Conclusion) -> Shown:
         of_columns.setdefault(tuple(columns(some)), []).extend(
             of_task | row for row in under(columns(some), cells)
         )
-    plan = one.record.get("plan")
-    told = [*([plan["file"]] if plan else []), *trained_with(one.runs)]
+    told = [*filter(None, [design_file(one.record)]), *trained_with(one.runs)]
     said = [f"{', '.join(gathered(tasks))}: {head}" for head, tasks in heads.items()]
     said = [f"{one.title} ({', '.join(told)}). {'; '.join(said)}."]
     for rows in of_columns.values():

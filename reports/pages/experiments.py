@@ -10,6 +10,7 @@ from typing import Any
 from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.costs import hours_of
 from harness.experiments.examples import HANGS
+from harness.experiments.preregistration import design_file
 from harness.experiments.replicates import counts_of, further, pairs_of
 from harness.experiments.tables import (
     COSTS,
@@ -116,7 +117,7 @@ def _row(conclusion: Conclusion, more: Sequence[str]) -> dict[str, Any]:
     return {
         "kind": "pair" if conclusion.is_pair else "family",
         "question": conclusion.title,
-        "design file": plan["file"] if plan else "",
+        "design file": design_file(conclusion.record),
         "exploratory": conclusion.exploratory,
         "arms": ", ".join([*conclusion.models, conclusion.baseline]),
         "task": ", ".join(conclusion.tasks),

@@ -7,6 +7,7 @@ from typing import Any
 
 from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.examples import HANGS
+from harness.experiments.preregistration import design_file
 from harness.experiments.replicates import EXPLORATORY, counts_of
 from reports.core import recipes
 from reports.core.sizes import Size
@@ -29,8 +30,7 @@ def how_trained(c: Comparison) -> str:
 
     Of models with a recipe each it is named who gave them these: no two such designs are alike.
     """
-    plan = c.design.get("plan")
-    whose = plan["file"] if plan else str(c.design.get("family") or c.key)[:6]
+    whose = design_file(c.design) or str(c.design.get("family") or c.key)[:6]
     said = recipes.unlike_common(c.runs)
     return ", ".join(f"{one} ({whose})" if one.startswith("several") else one for one in said)
 
