@@ -48,9 +48,18 @@ def unequal_recipes(design: Record) -> list[str]:
         elsewhere = of is not None and of.tuned is TUNED and of.name != TUNED_ON
         where = f" on {TUNED_ON}" if elsewhere else ""
         were = "recipe was" if tried == 1 else "recipes were"
+        whom = (
+            f"{model}{f' ({told} as declared)' * (told != counted)}"
+            for model, told, counted in zip(
+                design["models"],
+                (r["tuning_trials"] for r in design["recipes"]),
+                (tried, others),
+                strict=True,
+            )
+        )
         out.append(
-            f"unequal tuning budgets, as declared: {tried} {were} tried{where} for "
-            f"{design['models'][0]}, {others} for {design['models'][1]}"
+            f"unequal tuning budgets: {tried} {were} tried{where} for {next(whom)}, {others} for "
+            f"{next(whom)}"
         )
     ignored = {*HOW_FOUND} | ({"width"} if design["match"] == "parameters" else set())
     unequal = [
@@ -64,16 +73,17 @@ def unequal_recipes(design: Record) -> list[str]:
 
 
 def _tried(design: Record, side: int) -> int:
-    """Recipes tried for a model: as was told, or, of today's common recipe, is known since.
+    """Recipes tried for a model: as was told, or, of a common recipe, is known since.
 
     Patience and a ceiling of epochs were never tuned: with others it is the common recipe still.
+    What was tried against a former one led to today's.
     """
     recipe, told = design["recipes"][side], design["recipes"][side]["tuning_trials"]
     form = form_of(design["models"][side])
     known = [
         (one.tuned.get(form, 0), one.tuned.get(form.partition("[")[0], 0))
         for one in known_tasks(design["task"])
-        if _settings(recipe) == _settings(one.recipe.as_dict())
+        if as_tuned(recipe) in [as_tuned(c.as_dict()) for c in (one.recipe, *one.former)]
     ]
     # Of another form records told what its mechanism was tried with, which is one more since
     # (plans/tuning-edges.toml): that was never tried with the form.
@@ -82,5 +92,6 @@ def _tried(design: Record, side: int) -> int:
     return max(told, *(own for own, _ in known), 0)
 
 
-def _settings(recipe: Record) -> dict[str, Any]:
+def as_tuned(recipe: Record) -> dict[str, Any]:
+    """A recipe as it stands in a record, without what was never tuned: patience and ceilings."""
     return {n: value for n, value in without_ceilings(recipe).items() if n != "patience"}

@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, S
 from typing import Any
 
 from harness.experiments.conclusion import Conclusion
+from harness.experiments.unequal import as_tuned
 from harness.train.recipe import CEILINGS, HOW_FOUND, changes, without_ceilings
-from harness.train.task import HIGHER_IS_BETTER, by_common_recipe
+from harness.train.task import HIGHER_IS_BETTER, Task
 from reports.core.against import asked_again, outdone
 from reports.core.source import Source
 from reports.core.style import mechanism_of
@@ -149,6 +150,30 @@ def replaced(one: Tried, recipe: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def to_follow(one: Tried, of: Collection[str] = ()) -> list[str]:
+    """What was found better than today's common recipe, which stands until all is run by another.
+
+    Parameters
+    ----------
+    of : collection of str
+        Mechanisms that are told by themselves too.
+    """
+    if one.former:
+        return []
+    said = []
+    for j in (j for j in judged(one) if j.verdict == BETTER):
+        own = "".join(
+            f", {one.unit.difference(d)} with {m}" for m, d in j.singles.items() if m in of
+        )
+        said.append(
+            f"{one.task.name}: {j.recipe} in the place of the common recipe's gave "
+            f"{one.unit.told(j.difference)} on the dev split, over {len(j.singles)} mechanisms "
+            f"(p Holm {j.adjusted_p:.2g}){own}: by the rule of these trials the common recipe is "
+            "to be that, and is not yet"
+        )
+    return said
+
+
 def of_tuning(found: Sequence[Tried]) -> list[str]:
     """All that a reader must know of the grids, the common recipes being those of today."""
     return [
@@ -159,6 +184,7 @@ def of_tuning(found: Sequence[Tried]) -> list[str]:
             *best_at_edges(one),
             *unequal_trials(one),
             *worst_for(one),
+            *to_follow(one),
         )
     ]
 
@@ -167,7 +193,8 @@ def of_conclusion(c: Conclusion, every: Iterable[Tried]) -> list[str]:
     """What of the grids must be known beside a comparison, wherever tried, a line for each task.
 
     `at_edges` of the recipes of its models, of another optimiser's none; and where these are the
-    common one, of that `best_at_edges` and, for its models, `worst_for`.
+    common one, of whatever patience and width, of that `best_at_edges` and, for its models,
+    `worst_for` and `to_follow`.
     """
     said: dict[str, dict[str, list[str]]] = {}
     for one in every:
@@ -179,10 +206,11 @@ def of_conclusion(c: Conclusion, every: Iterable[Tried]) -> list[str]:
                 if recipe.get("optimiser", grid) == grid:
                     for line in (*at_edges(one, recipe), *replaced(one, recipe)):
                         by_line.setdefault(line.removeprefix(f"{task}: "), []).append(model)
-        usual = [run for pair in some for run in pair.runs if by_common_recipe(run)]
+        usual = [run for pair in some for run in pair.runs if _is_usual(run, one.task)]
         if usual:
             names = {mechanism_of(str(run["model"])) for run in usual}
-            for line in (*best_at_edges(one), *worst_for(one, names)):
+            known = *best_at_edges(one), *worst_for(one, names), *to_follow(one, names)
+            for line in known:
                 by_line.setdefault(line.removeprefix(f"{task}: "), [])
     everyone = {*c.models, c.baseline}
     return [
@@ -190,6 +218,12 @@ def of_conclusion(c: Conclusion, every: Iterable[Tried]) -> list[str]:
         for task, lines in said.items()
         if lines
     ]
+
+
+def _is_usual(run: Mapping[str, Any], of: Task) -> bool:
+    """Whether a run is by the common recipe, but for what was never tuned, and the width."""
+    recipe = {n: v for n, v in as_tuned(run.get("recipe") or {}).items() if n != "width"}
+    return not changes(recipe, of.recipe)
 
 
 def _by_whom(line: str, some: Set[str], everyone: Set[str]) -> str:

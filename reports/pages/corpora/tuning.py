@@ -126,7 +126,11 @@ def sentence(one: Tried, found: Sequence[Judged]) -> str:
         return f"{said} Too little to judge a recipe by."
     if best := [j.recipe for j in found if j.verdict == BETTER]:
         today = ", ".join(changes(one.task.recipe.as_dict(), one.base))
-        now = f" {today} is the common recipe now." if today else ""
+        now = (
+            f" {today} is the common recipe now."
+            if today
+            else " The common recipe is not yet that."
+        )
         return f"{said} Better than the {one.common}, over the mechanisms: {', '.join(best)}.{now}"
     if one.former:
         return f"{said} No other is shown to be better than the {one.common} over the mechanisms."

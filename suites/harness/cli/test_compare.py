@@ -283,7 +283,7 @@ def test_a_failure_is_a_result_and_comes_last_with_its_command(
     assert "4 runs, 4 of them already there" in text
     assert "2 of 2 runs of mtsa.fused diverged" in text
     assert "the loss is" in text
-    assert "unequal tuning budgets, as declared: 4 recipes were tried for mtsa.fused" in text
+    assert "unequal tuning budgets: 4 recipes were tried for mtsa.fused" in text
     assert "the recipes differ: rate 1e+18 and 0.001" in text
 
 

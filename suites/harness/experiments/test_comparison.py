@@ -178,9 +178,7 @@ def test_warnings_appear_when_they_must_and_only_then() -> None:
     assert clean.warnings == ()
     assert warned("one and the same test set", compared(HIGH, LOW, one_test_set=True))
     tuned = [{**RECIPE, "tuning_trials": 3}, RECIPE]
-    assert warned(
-        "unequal tuning budgets, as declared: 3 recipes", compared(HIGH, LOW, recipes=tuned)
-    )
+    assert warned("unequal tuning budgets: 3 recipes", compared(HIGH, LOW, recipes=tuned))
     faster = [RECIPE, {**RECIPE, "rate": 0.1}]
     assert warned("the recipes differ: rate 0.001 and 0.1", compared(HIGH, LOW, recipes=faster))
     narrow = [{**RECIPE, "width": 6}, RECIPE]
@@ -542,7 +540,7 @@ def test_designs_that_were_declared_before_keep_their_keys() -> None:
 
 
 def test_trials_that_are_known_since_count_and_on_which_task_they_were() -> None:
-    """Of today's common recipe; one that was changed was found by itself."""
+    """Of a common recipe, today's or a former one; one that was changed was found by itself."""
 
     def said(name: str, model: str, trials: int = 0, **change: Any) -> list[str]:
         common = {**task(name).recipe.as_dict(), "tuning_trials": 0, **change}
@@ -551,21 +549,22 @@ def test_trials_that_are_known_since_count_and_on_which_task_they_were() -> None
         return unequal_recipes({**found, "match": "width"})
 
     assert said("multi30k", "mtsa_nmt.fused") == [
-        "unequal tuning budgets, as declared: 0 recipes were tried for mtsa_nmt.fused, 2 for "
-        "multi_head.sdpa"
+        "unequal tuning budgets: 0 recipes were tried for mtsa_nmt.fused, 2 for "
+        "multi_head.sdpa (0 as declared)"
     ]
     assert said("multi30k", "mtsa_nmt.fused", rate=0.5) == []
     assert said("multi30k", "mtsa_nmt.fused", epochs=3) != [], "a ceiling was never tuned"
     (line,) = said("mtl16[domain=books]", "transformer.sdpa")
-    assert line.startswith("unequal tuning budgets, as declared: 0 recipes were tried on trec for ")
+    assert line.startswith("unequal tuning budgets: 0 recipes were tried on trec for ")
     (own,) = said("trec", "transformer.sdpa")
     assert "on trec" not in own
+    assert said("sick_relatedness", "disa.chunked", dropout=0.3) == [], "a former common recipe"
     # What records told of a form was its mechanism's, nine on TREC at the time and ten now.
     for told in (9, 10):
         (line,) = said("trec", f"{B}[positions=none]", told, patience=25)
-        assert line.startswith("unequal tuning budgets, as declared: 0 recipes were tried for ")
+        assert line.startswith("unequal tuning budgets: 0 recipes were tried for ")
     (line,) = said("trec", f"{B}[positions=none]", 4)
     assert ": 4 recipes were tried for " in line
     assert said("ud_ewt", f"{B}[positions=none]", 3)[0].startswith(
-        "unequal tuning budgets, as declared: 3 recipes were tried for "
+        "unequal tuning budgets: 3 recipes were tried for "
     )

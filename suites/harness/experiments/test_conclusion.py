@@ -405,16 +405,14 @@ def test_a_warning_of_all_is_told_once() -> None:
         records += runs(model, noisy(0.8, 1))
     told = conclude(record, records).warnings
     assert [w for w in told if "unequal tuning budgets" in w] == [
-        "disa.plain on trec: unequal tuning budgets, as declared: 3 recipes were tried for "
+        "disa.plain on trec: unequal tuning budgets: 3 recipes were tried for "
         "disa.plain, 0 for multi_head.sdpa"
     ]
     # Of several models a line: what all texts end with is said once.
     record["designs"][1]["recipes"] = [{**RECIPE, "tuning_trials": 2}, dict(RECIPE)]
     told = conclude(record, records).warnings
     (line,) = [w for w in told if "unequal tuning budgets" in w]
-    assert line.startswith(
-        "trec: unequal tuning budgets, as declared: 3 recipes were tried for disa.plain; 2 "
-    )
+    assert line.startswith("trec: unequal tuning budgets: 3 recipes were tried for disa.plain; 2 ")
     assert line.count("for multi_head.sdpa") == 1
     assert line.endswith(", 0 for multi_head.sdpa")
 

@@ -73,8 +73,12 @@ def test_recipes_are_paired_by_mechanism_and_judged_by_the_dev_split() -> None:
     assert up.adjusted_p == pytest.approx(2 * oracle.pvalue)
     assert (noise.verdict, up.verdict) == ("undecided", "better")
     assert tuning.sentence(one, [noise, up]).endswith(
-        "Better than the common recipe, over the mechanisms: rate=0.002."
+        "Better than the common recipe, over the mechanisms: rate=0.002. The common recipe is not "
+        "yet that."
     )
+    (said,) = edges.to_follow(one, ["mtsa"])
+    assert said.startswith("trec: rate=0.002 in the place of the common recipe's gave +1.00 [")
+    assert "over 6 mechanisms (p Holm 2.4e-05), +1.10 with mtsa: by the rule of" in said
     assert tuning.sentence(one, [noise]).endswith("the common recipe stays.")
     assert "6 mechanisms, 3 recipes each" in tuning.sentence(one, [noise])
 
@@ -182,7 +186,7 @@ def test_a_recipe_is_judged_over_the_mechanisms_that_ran_it_and_the_others_are_t
     assert set(up.singles) == set(MECHANISMS) - {"mtsa"}
     said = tuning.sentence(one, [noise, up])
     assert "Not run with mtsa: rate=0.002." in said
-    assert said.endswith("Better than the common recipe, over the mechanisms: rate=0.002.")
+    assert "Better than the common recipe, over the mechanisms: rate=0.002." in said
     *_, row = tuning.cells(one, [noise, up])
     assert "rate=0.002" in row.values()
     assert row["mtsa"] == ""
@@ -381,6 +385,7 @@ def test_beside_a_comparison_stands_what_was_tried_on_any_machine_with_its_model
     (edge,) = said(first, {**usual, "dropout": 0.4})
     assert edge.startswith("trec: dropout 0.4 is the largest that was tried (0.1, 0.2, 0.4)")
     assert said(first, {**usual, "optimiser": "adadelta", "rate": 0.5}) == [], "another grid's"
+    assert said(first, {**usual, "patience": 99, "width": 600}) == said(first, usual), "not tuned"
 
 
 def tried_by(recipe: dict[str, Any]) -> str:
