@@ -39,6 +39,7 @@ class TrainingCost:
     steps: float
     examples: float
     peak_bytes: float  # beyond loaded data, libraries and weights; nan where it can't be measured
+    test_seconds: float  # a pass over the test split; nan where the records don't tell
 
 
 def costs_of(runs: Mapping[str, Iterable[Mapping[str, Any]]]) -> dict[str, TrainingCost]:
@@ -132,7 +133,7 @@ def still_gains(run: Mapping[str, Any], higher_is_better: bool) -> float:
     return max(told) - max(before)
 
 
-def best_within(run: Mapping[str, Any], metric: str, higher_is_better: bool, steps: int) -> float:
+def best_within(run: Mapping[str, Any], metric: str, higher_is_better: bool, steps: float) -> float:
     """The best that an epoch of a run's first so many steps had, of what epochs are chosen by.
 
     nan where its first epoch is over later, or where its record does not tell.
@@ -196,6 +197,7 @@ def _cost(runs: Sequence[Mapping[str, Any]]) -> TrainingCost:
         return float(statistics.median(values))
 
     peaks = [float(r["peak_bytes"]) for r in runs if r.get("peak_bytes") is not None]
+    passes = [float(r["test_seconds"]) for r in runs if r.get("test_seconds") is not None]
     steps = [found for r in runs if (found := steps_of(r)) is not None]
     return TrainingCost(
         parameters=runs[0]["parameters"],
@@ -207,6 +209,7 @@ def _cost(runs: Sequence[Mapping[str, Any]]) -> TrainingCost:
         steps=middle(s for s, _ in steps) if steps else math.nan,
         examples=middle(e for _, e in steps) if steps else math.nan,
         peak_bytes=middle(peaks) if peaks else math.nan,
+        test_seconds=middle(passes) if passes else math.nan,
     )
 
 

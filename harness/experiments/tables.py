@@ -41,6 +41,7 @@ COSTS = (
     "steps",
     "examples seen",
     "peak memory",
+    "test split",
 )
 
 
@@ -222,6 +223,7 @@ def cost_rows(comparisons: Sequence[Comparison]) -> list[list[str]]:
             f"{c.chosen_epoch:g}",
             *("unknown" if math.isnan(n) else f"{n:,.0f}" for n in (c.steps, c.examples)),
             "unknown" if math.isnan(c.peak_bytes) else f"{c.peak_bytes / 2**20:.0f} MiB",
+            "unknown" if math.isnan(c.test_seconds) else f"{c.test_seconds:.3g} s",
         ]
         for model, c in costs_over(comparisons).items()
     ]

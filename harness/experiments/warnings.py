@@ -5,10 +5,8 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from harness.experiments.allowed import without_keys
-from harness.experiments.costs import at_ceiling, at_the_end, best_within, steps_of, still_gains
 from harness.experiments.preregistration import Order, looked
 from harness.experiments.replicates import (
     BEST_ON_TEST,
@@ -18,17 +16,20 @@ from harness.experiments.replicates import (
     by_test,
     is_ok,
     is_paired,
-    judged_by,
     sides_of,
     unit_of,
 )
+from harness.experiments.training import (
+    Flaw,
+    at_equal_steps,
+    ended_by_ceiling,
+    ended_early,
+    training_flaws,
+)
 from harness.experiments.unequal import unequal_parameters, unequal_recipes
-from harness.stats import MeanDifference, ratio_text
+from harness.stats import MeanDifference
 from harness.train.data.corpora import is_known, made_examples
 from harness.train.task import family_of
-
-UNEQUAL_STEPS = 1.25
-"""Of two models, the medians of whose steps are further apart, one was trained more."""
 
 DECIDED = ("better", "worse", "practically equal")
 """Verdicts that say something of two models."""
@@ -37,19 +38,8 @@ NOT_COUNTED = " (not counted)"
 
 CORRELATIONS = ("pearson", "spearman")
 
-LUCK = 0.02
-"""Chance of so clear an order of epochs and results; from there on it is not told."""
-
 EVERYTHING = 0.99
 """Share of tokens from which on a policy leaves nothing out that would matter."""
-
-
-@dataclass(frozen=True)
-class Flaw:
-    """Why the training of two models can't be compared."""
-
-    short: str  # in the verdict's line: ``2,679 and 1,128 steps``
-    said: str  # the warning
 
 
 def warnings_of(
@@ -71,8 +61,8 @@ def warnings_of(
         The whole journal: earlier designs of the same question, and what was concluded from them.
     """
     flaws = [flaw.said for flaw in flaws_of(design, pairs)]
-    if at_equal_steps := _at_equal_steps(design, pairs):
-        flaws[0] += at_equal_steps  # behind what it is about
+    if said := at_equal_steps(design, pairs):
+        flaws[0] += said  # behind what it is about
     told = (
         *_missing(design, pairs),
         *_constant(design, pairs),
@@ -82,7 +72,8 @@ def warnings_of(
         *_margin(design, values),
         *unequal_parameters(design, pairs),
         *flaws,
-        *_ended_early(design, pairs),
+        *ended_by_ceiling(design, pairs),
+        *ended_early(design, pairs),
         *unequal_recipes(design),
         *_split(design),
         *_corpus(design, pairs),
@@ -139,7 +130,8 @@ def _folds(design: Record, values: Values) -> list[str]:
     out = [
         f"{values.folds} folds of one corpus are no independent seeds: any two share most of their "
         "training examples. Interval and p are corrected for that (Nadeau and Bengio, n_test / "
-        f"n_train = 1/{values.folds - 1}), which is an approximation"
+        f"n_train = 1/{values.folds - 1}, with those that only choose the epoch), which is an "
+        "approximation"
     ]
     if not design.get("folds"):
         out.append(
@@ -191,113 +183,6 @@ def _corpus(design: Record, pairs: Sequence[Pair]) -> list[str]:
         f"this is not the {name} of attnbench data list (attnbench data check names the "
         "file): what others measured on that may not be compared with it"
     ]
-
-
-def training_flaws(
-    models: Sequence[str],
-    sides: Sequence[Sequence[Record]],
-    metric: str,
-    higher_is_better: bool,
-    margin: float | None = None,
-) -> list[Flaw]:
-    """What keeps a verdict from being counted: one model was trained more, or not to its end.
-
-    Parameters
-    ----------
-    sides : sequence of sequence of mapping
-        The run records of each model.
-    margin : float, optional
-        A metric that gains more than that in a run's last epochs has not come to its end.
-    """
-    runs = [[run for run in side if is_ok(run)] for side in sides]
-    if not all(runs):
-        return []
-    flaws = []  # the one of steps is the first
-    if steps := _unequal_steps(runs):
-        counts = f"{steps[0]:,.0f} and {steps[1]:,.0f} steps"
-        ratio = ratio_text(max(steps) / max(1, min(steps)))
-        of = f"{counts} of {models[0]} and {models[1]}, {ratio} (medians)"
-        flaws.append(Flaw(counts, f"unequal training: {of}"))
-    for model, some in zip(models, runs, strict=True):
-        flaws += _unfinished(model, some, metric, higher_is_better, margin)
-    return flaws
-
-
-def _unequal_steps(sides: Sequence[Sequence[Record]]) -> tuple[float, float] | None:
-    """The medians of both models' steps, where one was trained more; of finished runs."""
-    steps = [[found[0] for r in side if (found := steps_of(r)) is not None] for side in sides]
-    if not all(steps):
-        return None
-    first, second = (statistics.median(some) for some in steps)
-    unequal = max(first, second) > UNEQUAL_STEPS * max(1, min(first, second))
-    return (first, second) if unequal else None
-
-
-def _at_equal_steps(design: Record, pairs: Sequence[Pair]) -> str:
-    """What the first steps of both show, as many as the model had that was trained for fewer."""
-    steps = _unequal_steps([[run for run in side if is_ok(run)] for side in sides_of(pairs)])
-    if steps is None:
-        return ""
-    metric, higher, least = design["metric"], design["higher_is_better"], int(min(steps))
-    found = judged_by(design, [*pairs], lambda run: best_within(run, metric, higher, least))
-    if found.difference is None:
-        return ""
-    (first, second), unit = design["models"], unit_of(metric)
-    split = "the test set" if by_test(design) else "dev"
-    size = unit.told(found.difference)
-    return (
-        f"; of the epochs within {least:,} steps the best on {split} give {size} for {first} less "
-        f"{second}"
-    )
-
-
-def _unfinished(
-    model: str, runs: Sequence[Record], metric: str, higher: bool, margin: float | None
-) -> list[Flaw]:
-    flaws, unit = [], unit_of(metric)
-    if ended := [r for r in runs if at_ceiling(r) and r["chosen_epoch"] == len(r["epochs"])]:
-        count = f"{len(ended)} of {len(runs)} runs"
-        said = (
-            f"unfinished training: in {count} of {model} the epoch that counts is the last that "
-            f"the recipe allows ({max(len(r['epochs']) for r in ended)} epochs)"
-        )
-        flaws.append(Flaw(f"{model} best at its last epoch in {count}", said))
-    if margin is not None:
-        gain = statistics.median(still_gains(r, higher) for r in runs)
-        if gain > margin:
-            last = at_the_end(runs[0])
-            said = (
-                f"unfinished training: {model} gained {unit.size(gain)} in its last "
-                f"{'epoch' if last == 1 else f'{last} epochs'} (median), more than the margin of "
-                f"{unit.size(margin)}"
-            )
-            flaws.append(Flaw(f"{model} still gaining", said))
-    return flaws
-
-
-def _ended_early(design: Record, pairs: Sequence[Pair]) -> list[str]:
-    """Models that patience ended while they still learned: the longer their runs, the better."""
-    from scipy.stats import kendalltau
-
-    if design.get("folds"):  # whose test sets differ
-        return []
-    metric, out = design["metric"], []
-    better, sign = ("higher", 1) if design["higher_is_better"] else ("lower", -1)
-    for model, side in zip(design["models"], sides_of(pairs), strict=True):
-        runs = sorted((r for r in side if is_ok(r)), key=lambda r: len(r["epochs"]))
-        epochs, values = [len(r["epochs"]) for r in runs], [r["test"][metric] for r in runs]
-        if len(set(epochs)) < 2 or any(at_ceiling(r) for r in runs):
-            continue
-        tau, p = kendalltau(epochs, [sign * value for value in values], alternative="greater")
-        if p < LUCK:
-            unit = unit_of(metric)
-            out.append(
-                f"unfinished training: the longer a run of {model}, the {better} its {metric} "
-                f"(Kendall's tau {tau:.2f}, p = {p:.3f}; {unit.value(values[0])} after "
-                f"{epochs[0]} epochs, {unit.value(values[-1])} after {epochs[-1]}): patience may "
-                "have ended it, not the model"
-            )
-    return out
 
 
 def flaws_of(design: Record, pairs: Sequence[Pair]) -> list[Flaw]:

@@ -16,7 +16,7 @@ from harness.experiments.over_tasks import (
 )
 from harness.experiments.overall import Overall, OverallRow
 from harness.experiments.replicates import EXPLORATORY, unit_of
-from harness.experiments.warnings import training_flaws
+from harness.experiments.training import training_flaws
 from harness.stats import OverTasks, judged_p, over_tasks
 from harness.train.task import gathered
 from reports.claims.declared import (

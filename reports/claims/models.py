@@ -12,7 +12,8 @@ from typing import Any
 from harness.experiments.costs import epoch_seconds
 from harness.experiments.estimate import sought
 from harness.experiments.replicates import EXPLORATORY, unit_of
-from harness.experiments.warnings import selecting_everything, training_flaws
+from harness.experiments.training import training_flaws
+from harness.experiments.warnings import selecting_everything
 from harness.stats import ALPHA, compare_means, judged_p, ratio_interval, t_interval
 from harness.train.task import by_common_recipe
 from reports.claims.declared import (

@@ -13,7 +13,8 @@ from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.model import form_of
 from harness.experiments.preregistration import design_file
 from harness.experiments.replicates import EXPLORATORY, Replicate, Values, counted, units_of
-from harness.experiments.warnings import DECIDED, NOT_COUNTED, training_flaws
+from harness.experiments.training import training_flaws
+from harness.experiments.warnings import DECIDED, NOT_COUNTED
 from harness.records.schema import digest
 from harness.stats import (
     MeanDifference,

@@ -182,7 +182,7 @@ def _table(paper: str, name: str) -> Mapping[str, Any]:
 class PrintedAccuracy:
     """A printed mean in the paper's unit, its deviation nan where none is printed.
 
-    `setup` is how it was trained, as far as that is known: ``vectors`` (their components),
+    `setup` is how it was trained, as far as that is known: ``vectors`` (their components or names),
     ``width``, ``heads``, ``layers``, ``optimiser``, ``steps``, ``examples``, ``choose``; None for
     what is not.
     """

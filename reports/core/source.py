@@ -117,7 +117,8 @@ class DeviceRecords:
                 by_what.setdefault(str(r.get("task")).partition("[")[0], []).append(r)
         told = {what: self.made_on(some) for what, some in by_what.items()}
         said = "; ".join(f"{what}: {on}" for what, on in told.items() if on != self.title)
-        return f"Begun elsewhere, and gone on with here (runs): {said}." if said else ""
+        what = "Begun elsewhere, and gone on with here (runs, those trained again too)"
+        return f"{what}: {said}." if said else ""
 
     @property
     def slug(self) -> str:

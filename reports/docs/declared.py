@@ -21,6 +21,7 @@ from harness.experiments.tables import (
     headed,
     task_rows,
     tied,
+    tied_on,
 )
 from harness.json_file import read_toml
 from harness.train.task import gathered
@@ -38,7 +39,10 @@ TITLES = {
 }
 HOURS = (
     "Hours: of all runs of an experiment, one after the other, and how many its design file "
-    "allows; experiments share runs. Replicates: over how many its comparisons are."
+    "allows; experiments share runs. Replicates: over how many its comparisons are. Seconds and "
+    "memory of training, and seconds of the test split, are medians of runs of which several ran "
+    "at a time, some on machines of training alone ([records.md](../records.md)): they say what it "
+    "took, and no ratio of them is published; [speed.md](speed.md) measures that."
 )
 
 
@@ -113,6 +117,9 @@ def _family(one: Conclusion) -> Shown:
     said = [f"{one.title} ({', '.join(told)}). {'; '.join(said)}."]
     for rows in of_columns.values():
         pieces.append(table(rows, (0, len(rows[0]) - 1)))
+    for task in one.tasks if one.overall is None else ():
+        ties = "; ".join(tied_on(one, task))
+        pieces.append(remark(ties and f"{f'{task}, ' * several}{ties}."))
     if one.overall is not None:
         over = under(OVER_TASKS, overall_rows(one.baseline, one.overall))
         pieces.append(remark(f"Over tasks: {counted_tasks(one.overall)}."))

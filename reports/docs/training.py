@@ -19,6 +19,9 @@ from reports.pages.corpora.figures import line_of
 from reports.pages.corpora.page import Corpora, beside, printed_on
 from reports.pages.size.accuracy import accuracy_table, differences
 
+TIES = "What can't be told apart over corpora"
+"""Needs no table to be told."""
+
 
 def sections(source: Source) -> list[tuple[str, str]]:
     """Title and body of what the page of corpora says.
@@ -31,11 +34,12 @@ def sections(source: Source) -> list[tuple[str, str]]:
     for page in pages:
         elsewhere = page.device.of_others("run")
         for title, piece in _pieces(page).items():
-            if "|" in (body := text_of(piece)):
+            body = text_of(piece)
+            if body and ("|" in body or title == TIES):
                 said = filter(None, [f"### {page.device.title}", elsewhere, body])
                 found.setdefault(title, []).append("\n\n".join(said))
     bodies = {title: "\n\n".join(each) for title, each in found.items()}
-    return [(title, body) for title, body in bodies.items() if "|" in body]
+    return [(title, body) for title, body in bodies.items() if "|" in body or title == TIES]
 
 
 def _pages(source: Source) -> list[Corpora]:
@@ -54,7 +58,7 @@ def _pieces(page: Corpora) -> dict[str, Shown]:
         "Other families, every comparison judged as declared": families(device.conclusions, shown),
         "Means of every model on the test sets": page.table(),
         "Differences to the baseline, with their tests": page.differences_to_baseline(),
-        "What can't be told apart over corpora": page.ties(),
+        TIES: page.ties() if page.tied[1] is not None else Shown(""),
         "Variants of a mechanism beside its own configuration": page.ablations(),
         "Heads of one scale beside heads of several": (
             page.scales() if page.scaled else Shown("", "")

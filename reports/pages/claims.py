@@ -141,6 +141,7 @@ class Ledger(SourcePage):
         rows = []
         for (paper, table), sort in itertools.product(self.tables.items(), SORTS):
             mine = [v for v in self.listed if v.claim.paper == paper and v.claim.sort == sort]
+            mine = [v for v in mine if v.claim.counted]
             counts = [str(sum(v.verdict == answer for v in mine)) for answer in ANSWERS]
             if mine:
                 rows.append([table["paper"]["short"], sort, *counts])
@@ -148,7 +149,13 @@ class Ledger(SourcePage):
         every = self.place.table("all", numbers, under(["", "kind", *ANSWERS], rows), (0, 1))
         if len(self.titles) < 2:
             return every
-        return together(every, remark("A claim counts once for each device that measured it."))
+        return together(
+            every,
+            remark(
+                "A claim counts once for each device that measured it; what is none of the "
+                "paper's, or stands in another row, for none."
+            ),
+        )
 
     @cached_property
     def _records(self) -> str:

@@ -31,6 +31,8 @@ from reports.pages.corpora.edges import known_beside
 from reports.pages.size.accuracy import verdict_cell
 
 WORDS = (0, 1, 2, 3)
+FEW = 6
+"""Comparisons of a family up to which each is told in its line."""
 UNSEEN = "without seen test examples"
 """Those that stand in the training set: what becomes of the verdicts without them."""
 NONE = "There is no comparison here: attnbench compare mtsa multi_head makes one."
@@ -126,7 +128,7 @@ def _row(conclusion: Conclusion, more: Sequence[str]) -> dict[str, Any]:
         ),
         "replicates": counts_of((c.replicate, len(c.values)) for c in conclusion.comparisons),
         "hours": f"{hours_of(conclusion.runs):.3g}{allowed}",
-        "difference": alone.unit.told(alone.difference) if alone else "",
+        "difference": _differences(conclusion),
         "missing": alone.sought.short(alone.unit) if alone is not None and alone.sought else "",
         "verdict": str(verdict),
         "known at once": "; ".join(verdict.notes) if alone else _hanging(conclusion),
@@ -159,6 +161,20 @@ def _instead(every: Sequence[Conclusion]) -> list[str]:
     return [told_in(mine) for mine in ranked]
 
 
+def _differences(conclusion: Conclusion) -> str:
+    """Of a pair its difference; of a few comparisons each, with its verdict."""
+    if conclusion.is_pair:
+        (alone,) = conclusion.comparisons
+        return alone.unit.told(alone.difference)
+    if len(conclusion.comparisons) > FEW:
+        return ""
+    several = len({c.task for c in conclusion.comparisons}) > 1
+    return "; ".join(
+        f"{c.first}{f' on {c.task}' * several} {c.unit.told(c.difference)}: {c.said}"
+        for c in conclusion.comparisons
+    )
+
+
 def _hanging(conclusion: Conclusion) -> str:
     """Of several verdicts which hang on this test set; empty where none does."""
     found = [c for c in conclusion.comparisons if c.examples and c.examples.hangs]
@@ -183,7 +199,10 @@ def _of_task(some: Sequence[Comparison], alone: bool) -> list[str]:
     of all or of those that were not seen: the rest has a table.
     """
     trained = [
-        f"{one['model']} {one['steps']} steps, {one['examples seen']} examples, {one['training']}"
+        f"{one['model']} {one['steps']} steps, {one['examples seen']} examples, {one['training']}, "
+        f"memory {one['peak memory']}"
+        + f", test split {one['test split']}"
+        * (one["test split"] != "unknown")
         for one in under(COSTS, cost_rows(some))
     ]
     medians = [f"trained for, medians over the runs: {'; '.join(trained)}"] if trained else []

@@ -27,6 +27,7 @@ def cost_numbers(costs: Mapping[str, TrainingCost]) -> list[dict[str, Any]]:
             "steps": k.steps,
             "examples_seen": k.examples,
             "peak_memory_bytes": k.peak_bytes,
+            "test_seconds": k.test_seconds,
         }
         for model, k in costs.items()
     ]

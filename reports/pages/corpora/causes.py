@@ -167,11 +167,13 @@ def unmeasured(
     found: Iterable[tuple[str, TaskRuns, Against]],
     every: Sequence[Conclusion] = (),
 ) -> str:
-    """Which models are far below print by a paper's recipe, without one known difference measured.
+    """Which models are far below print by a paper's recipe, without one known difference measured;
+    by others where nothing was trained by that.
 
     Empty if none is; a task at a time, with what is known to differ, and whether `every` conclusion
     knows another form of the model that ended higher, by whatever recipe.
     """
+    by_paper = {(one.model.task, one.model.mechanism) for one in printed if _by_paper(one)}
     told = {
         (pair.model.task, pair.model.model, "steps" if cause == "patience" else cause)
         for cause, _, pair in found
@@ -179,17 +181,25 @@ def unmeasured(
     said = []
     for one in printed:
         m, names = one.model, [CALLED.get(name, name) for name in one.known]
-        asked = m.recipe.partition(",")[0] in ("paper", "released") and one.keyless is None
+        asked = one.keyless is None and (
+            _by_paper(one)
+            or ((m.task, m.mechanism) not in by_paper and m.task not in LESS.values())
+        )
         measured = any((m.task, m.model, name) in told for name in one.known)
         if asked and one.gap < -FAR * m.unit.scale and not measured:
             names += [FORM] * any(True for _ in better_forms(m.model, [m.task], every))
             gap = f"{one.gap:+.{one.printed.digits}f}"
             said.append(f"{m.task}, {m.recipe}, {m.model} {gap} ({', '.join(names) or 'nothing'})")
     what = (
-        "Far below print by a paper's recipe, or nearly, while nothing that is known to differ (in"
+        "Far below print, by a paper's recipe or nearly where any was trained by that, while "
+        "nothing that is known to differ (in"
     )
     told_once = "; ".join(dict.fromkeys(said))
     return f"{what} parentheses) was measured for that model: {told_once}." if said else ""
+
+
+def _by_paper(one: Beside) -> bool:
+    return one.model.recipe.partition(",")[0] in ("paper", "released")
 
 
 def section(

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from harness.experiments import tables as in_words
 from harness.experiments.tables import SEEDS_NEEDED
 from harness.profile import load_profile
-from harness.stats import ALPHA, holm, judged_p
+from harness.stats import ALPHA, Ties, holm, judged_p
 from reports.core.against import Against, against, as_declared, tied
 from reports.core.forest import forest, ties_shown
 from reports.core.page import DevicePage, Output, Shown, remark, says, together, warns
@@ -89,7 +89,7 @@ class Corpora(DevicePage):
     @cached_property
     def printed(self) -> list[printed.Beside]:
         """What papers print beside what was reached here, by whatever recipe."""
-        return printed.beside(self.recipes)
+        return printed.beside(self.recipes, self.device.conclusions)
 
     @cached_property
     def baseline(self) -> str:
@@ -111,6 +111,11 @@ class Corpora(DevicePage):
         """By task the margin that a comparison declared: smaller differences do not matter."""
         declared = [c for family in self.device.conclusions for c in family.comparisons]
         return {c.task: c.margin for c in declared if c.margin is not None}
+
+    @property
+    def tied(self) -> tuple[list[str], Ties | None]:
+        """The corpora on which models are ranked, and what can't be told apart over them."""
+        return tied(self.corpora, self.baseline)
 
     @property
     def _others(self) -> int:
@@ -142,12 +147,12 @@ class Corpora(DevicePage):
                 row[tables.head(task, task.trained)] = shown
             rows.append(row)
         family = f", Holm over the {len(self.corpora)} tasks" if len(self.corpora) > 1 else ""
+        others = f"{self._others} runs by others: those of comparisons stand in what was declared"
+        others = f" ({others})" if self._others else ""
         return together(
             self.place.table("table", tables.numbers(self.corpora, self.device.conclusions), rows),
             remark(
-                "Of each task by the recipe that most models have"
-                + f" ({self._others} runs by others: see what was declared)" * (self._others > 0)
-                + ". "
+                f"Of each task by the recipe that most models have{others}. "
                 "Mean over seeds or folds, standard deviation in parentheses; unseen: the mean "
                 "without test examples that stand in the training set, where there are some and "
                 "predictions are kept. Bold, exploratory: the highest mean, where its difference "
@@ -172,7 +177,7 @@ class Corpora(DevicePage):
 
     def ties(self) -> Shown:
         """Which models can't be told apart over corpora."""
-        tasks, found = tied(self.corpora, self.baseline)
+        tasks, found = self.tied
         if found is None:
             return remark(MISSING["ties"])
         said = [f"Ranked on {', '.join(tasks)}", *in_words.tied(found, "corpora")]
@@ -351,7 +356,7 @@ def beside(pages: Sequence[Corpora], place: Output) -> Shown:
     return together(
         says([printed.gaps(found)]),
         place.figure("printed", partial(printed.figure, found), printed.CAPTION),
-        place.table("printed", *printed.table(found), (0, 1, 2, 7, 8)),
+        place.table("printed", *printed.table(found), (0, 1, 2, 8, 9)),
         remark(
             "Gap: here less printed, in points where it is an accuracy. Known to differ: here / "
             "there, by the records and by what the paper or its program says; heads, batch and "
@@ -359,7 +364,8 @@ def beside(pages: Sequence[Corpora], place: Output) -> Shown:
             "differ from each other as the papers' do, but for dropout, which was tuned for each "
             "model there and is printed of none: here all have MTSA's. Where the test set chose "
             "the epoch, as in those papers, the same runs by dev's epoch stand behind the gap: "
-            "what is lost is no merit of a model."
+            "what is lost is no merit of a model. Unseen: the mean without test examples that "
+            "stand in the training set, where there are some and predictions are kept."
         ),
         causes.section(machines, found, pages[0].source.conclusions, place),
         patience.section(machines, place),

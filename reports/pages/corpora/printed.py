@@ -12,6 +12,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from harness.experiments.allowed import one_word_without_key
+from harness.experiments.conclusion import Conclusion
 from harness.experiments.replicates import BEST_ON_TEST
 from harness.registry import builtins
 from harness.train.task import known_tasks, tasks
@@ -19,7 +20,7 @@ from reports.core.forest import Line, Panel, forests
 from reports.core.printed_values import PrintedAccuracy, printed_accuracy, row_of
 from reports.core.tables import Saved
 from reports.core.trained import ModelRuns, TaskRuns, mean_text
-from reports.pages.corpora.tables import head
+from reports.pages.corpora.tables import head, unseen
 
 LEGEND = "; hollow: printed"
 BY_TEST = sorted(
@@ -55,6 +56,7 @@ class Beside:
     of: TaskRuns
     model: ModelRuns
     printed: PrintedAccuracy
+    unseen: float | None = None  # the mean without test examples that were trained on
     where: str = ""  # the machine, where several are shown together
 
     @property
@@ -122,8 +124,10 @@ class Beside:
         """``vectors 100-d / 300-d; steps 1,694 / 80,000``: here and there."""
         said = []
         for name, ends in self.known.items():
-            form = "{:,}-d" if name == "vectors" else "{}" if isinstance(ends[0], str) else "{:,}"
-            here, there = (form.format(HOW.get(str(end), end)) for end in ends)
+            unit = "-d" if name == "vectors" else ""
+            here, there = (
+                HOW.get(end, end) if isinstance(end, str) else f"{end:,}{unit}" for end in ends
+            )
             said.append(f"{CALLED.get(name, name)} {here} / {there}")
         if self.keyless is not None:
             said.insert(0, f"{100 * self.keyless:.1f} % of the texts are one word: {WITHOUT_KEY}")
@@ -145,10 +149,12 @@ def _alike(name: str, here: Any, there: Any) -> bool:
     return bool(abs(here - there) <= there / 50 if name == "steps" else here == there)
 
 
-def beside(tasks: Iterable[Sequence[TaskRuns]]) -> list[Beside]:
+def beside(
+    tasks: Iterable[Sequence[TaskRuns]], conclusions: Sequence[Conclusion] = ()
+) -> list[Beside]:
     """Every model in its own configuration that a paper prints, by every recipe of its task."""
     return [
-        Beside(of, one, printed)
+        Beside(of, one, printed, unseen(one, conclusions))
         for recipes in tasks
         for of in recipes
         for one in of.models
@@ -201,6 +207,7 @@ def table(found: Sequence[Beside]) -> Saved:
                 "paper": f"{b.printed.place}{b.printed.note}",
                 "printed": b.printed.text,
                 "here [95 %]": mean_text(unit, one.interval),
+                "unseen": "" if b.unseen is None else unit.number(b.unseen),
                 "gap": f"{b.gap:+.{b.printed.digits}f}",
                 BY_DEV: "" if by_dev is None else unit.number(by_dev),
                 "over": ", ".join([one.counted, *[b.where] * bool(b.where)]),
@@ -220,6 +227,7 @@ def table(found: Sequence[Beside]) -> Saved:
                 "measured_low": low,
                 "measured_high": high,
                 "measured_replicates": len(one.values),
+                "unseen": None if b.unseen is None else unit.scale * b.unseen,
                 "gap": b.gap,
                 "by_dev": None if by_dev is None else unit.scale * by_dev,
                 **({} if b.keyless is None else {"texts_without_key": b.keyless}),

@@ -294,15 +294,18 @@ def test_more_steps_of_one_model_keep_a_verdict_from_being_counted() -> None:
 
 def test_what_equally_many_steps_show_is_told_beside_it() -> None:
     late, early = [0.5, 0.6, 0.6, 0.66, 0.62, 0.9, 0.8], PATIENT
-    for first, second, difference in ((late, early, "-4.00"), (early, late, "+4.00")):
+    for first, second, whole, difference in (
+        (late, early, "+20.00", "-4.00"),
+        (early, late, "-20.00", "+4.00"),
+    ):
         found = of_training(first, second)
         assert warned(
-            f"{A} and {B}, 1.40x (medians); of the epochs within 10 steps the best on", found
+            f"{A} and {B}, 1.40x (medians); on dev, not test, {A} less {B} is {whole} [{whole}, "
+            f"{whole}] points by the best of all epochs, {difference} [{difference}, "
+            f"{difference}] points by that of those within 10 steps",
+            found,
         )
-        assert warned(
-            f"on dev give {difference} [{difference}, {difference}] points for {A} less", found
-        )
-    assert not warned("of the epochs within", of_training(late[:6], early))
+    assert not warned("by the best of all epochs", of_training(late[:6], early))
     # What epochs are chosen by, in its own direction; of an epoch that was over later nothing.
     run = trained(A, HIGH, late, choose="best-on-test")[0]
     for epoch in run["epochs"]:
@@ -320,7 +323,10 @@ def test_training_that_was_cut_off_keeps_a_verdict_from_being_counted() -> None:
     late = [*CEILING[:8], 0.7, 0.7]  # by its number of epochs, and not at the last
     for margin in (0.05, None):
         found = of_training(late, [*CEILING[:7], 0.7, 0.7, 0.7], margin=margin)
-        assert (found.flaws, warned("gained", found)) == ((), False)
+        assert (found.flaws, warned(f"{A} gained", found)) == ((), False)
+        assert warned("no margin is declared: whether a model still", found) == (margin is None)
+        told = f"5 of 5 runs of {A} were ended by the 10 epochs that the recipe allows, before"
+        assert warned(told, found)
     found = of_training(late, [*CEILING[:7], 0.7, 0.7, 0.7], margin=0.03)
     assert warned(f"unfinished training: {A} gained 4.00 points in its last 3 epochs", found)
     assert warned("more than the margin of 3.00 points", found)

@@ -196,6 +196,16 @@ def test_the_records_behind_the_claims_are_one_link_away(page: tuple[Ledger, Pat
     assert kept == named
 
 
+def test_what_is_no_claim_of_the_paper_or_told_already_is_counted_in_no_table(
+    page: tuple[Ledger, Path],
+) -> None:
+    report, _ = page
+    table = [line.split("|") for line in report.counts().plain.splitlines() if "|" in line]
+    rows = [cells[3:-1] for cells in table[2:]]
+    counted = [v for v in report.listed if v.claim.counted]
+    assert sum(int(cell) for row in rows for cell in row) == len(counted) < len(report.listed)
+
+
 def test_nothing_of_a_record_is_markup(page: tuple[Ledger, Path]) -> None:
     report, _ = page
     pieces = (

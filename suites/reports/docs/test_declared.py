@@ -48,7 +48,8 @@ def test_every_warning_can_be_read(source: Source) -> None:
         sum(line.startswith(("- P(better) / P(worse) ", "- p (paired t")) for line in beside) == 2
     )
     (steps,) = (line for line in beside if "medians over the runs" in line)
-    assert f"{A} 14 steps, 448 examples, 3600.0 s; {B} 10 steps, 320 examples, 3600.0 s" in steps
+    took = "3600.0 s, memory 0 MiB"
+    assert f"{A} 14 steps, 448 examples, {took}; {B} 10 steps, 320 examples, {took}" in steps
     assert any("unequal training: 14 and 10 steps" in line for line in warnings)
     assert any("one and the same test set" in line for line in warnings)
     assert folded.rstrip().endswith("</details>")

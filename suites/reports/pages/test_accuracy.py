@@ -19,6 +19,7 @@ from reports.core.page import Output
 from reports.core.source import DeviceRecords, Source
 from reports.core.tables import Cell
 from reports.core.trained import trained_tasks
+from reports.pages.corpora import printed
 from reports.pages.corpora.beyond import beyond_none
 from reports.pages.corpora.page import Corpora
 from reports.pages.corpora.tables import apart, head, mean_cell
@@ -242,6 +243,11 @@ def test_a_mean_is_told_without_seen_test_examples_where_predictions_are_kept() 
     assert mean_cell(mine, [known]) == mine.text
     assert mean_cell(mine, [again]) == f"{mine.text}, 72.00 unseen"
     assert mean_cell(base, [known, again]) == f"{base.text}, 60.00 unseen"
+    kept = {b.model.model: b for b in printed.beside([trained_tasks(records)], [again])}
+    assert (kept[c.first].unseen, kept[c.second].unseen) == (pytest.approx(0.72), 0.6)
+    flat, rows_shown = printed.table(list(kept.values()))
+    assert [row["unseen"] for row in rows_shown] == ["72.00", "60.00"]
+    assert [row["unseen"] for row in flat] == pytest.approx([72, 60])
     fewer = replace(mine, runs=mine.runs[:4])
     assert mean_cell(fewer, [again]) == fewer.text, "of other runs it is not known"
     name = "mtl16[domain=books]"
@@ -388,6 +394,9 @@ def test_what_becomes_of_a_verdict_without_seen_examples_is_told_as_it_is_counte
     ]
     record = {**known.record, "kind": "family"}
     several = replace(known, record=record, comparisons=tuple(domains))
+    size = c.unit.told(c.difference)
+    each = [f"{A} on {name.format(of)} {size}: {c.said}" for of in ("books", "dvd")]
+    assert _row(several, [])["difference"] == "; ".join(each)
     line, *medians = _row(several, [])["beside"]
     assert line == f"{name.format('dvd')}, {A}: a line"
     assert len(medians) == 1
