@@ -7,40 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.stats import ALPHA, Summary, WelchResult, holm, implied_interval, welch
+from harness.stats import ALPHA, Summary, holm, implied_interval, welch
 from reports.claims.printed import cell, number, summaries
-
-
-@dataclass(frozen=True)
-class Contrast:
-    """A model minus another one on one data set, from printed numbers.
-
-    `adjusted_p` is Holm's over the contrasts of one family, `lowest_p` and `highest_p` are what
-    rounding of the printed means and deviations allows.
-    """
-
-    data: str
-    other: str
-    first: Summary
-    second: Summary
-    test: WelchResult
-    adjusted_p: float
-    lowest_p: float
-    highest_p: float
-
-    @property
-    def excludes_zero(self) -> bool:
-        """Whether the 95 % interval does."""
-        return self.test.low > 0 or self.test.high < 0
-
-
-def runners_up(table: Mapping[str, Any], subject: str) -> dict[str, str]:
-    """The best other model by data set; of equal means the one with the smallest deviation."""
-    best = {}
-    for data, models in summaries(table).items():
-        others = {name: s for name, s in models.items() if name != subject}
-        best[data] = max(others, key=lambda name: (others[name].mean, -others[name].sd))
-    return best
 
 
 def rounding_of(table: Mapping[str, Any], column: str) -> float:
@@ -50,8 +18,8 @@ def rounding_of(table: Mapping[str, Any], column: str) -> float:
     return max(number(text).half for text in known)
 
 
-def _rounded(first: Summary, second: Summary, half: float) -> tuple[float, float]:
-    """Lowest and highest p that rounding by so much allows."""
+def p_by_rounding(first: Summary, second: Summary, half: float) -> tuple[float, float]:
+    """Lowest and highest p of Welch's test that rounding by so much allows."""
     difference = first.mean - second.mean
     p = []
     for sign in (1, -1):
@@ -66,28 +34,6 @@ def _rounded(first: Summary, second: Summary, half: float) -> tuple[float, float
         )
         p.append(welch(a, b).p)
     return p[0], p[1]
-
-
-def contrasts(table: Mapping[str, Any], subject: str, others: Mapping[str, str]) -> list[Contrast]:
-    """Welch's test of the subject against one model per data set, with Holm over all of them.
-
-    Parameters
-    ----------
-    others : mapping
-        Model by data set: one family of tests.
-    """
-    known = summaries(table)
-    pairs = [
-        (data, other, known[data][subject], known[data][other]) for data, other in others.items()
-    ]
-    tests = [welch(first, second) for *_, first, second in pairs]
-    adjusted = holm([test.p for test in tests])
-    return [
-        Contrast(
-            data, other, first, second, test, p, *_rounded(first, second, rounding_of(table, data))
-        )
-        for (data, other, first, second), test, p in zip(pairs, tests, adjusted, strict=True)
-    ]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from harness.stats import ALPHA, Summary, compare_means, holm, two_proportions, welch
 from reports.claims.arithmetic import counted, holds
 from reports.claims.printed import Asked, at, number, summaries
-from reports.claims.reanalysis import fold_deviations, implied
+from reports.claims.reanalysis import fold_deviations, implied, p_by_rounding, rounding_of
 from reports.claims.verdict import Answer, Evidence
 
 NORMAL_95 = 1.959964
@@ -58,6 +58,8 @@ def welch_test(asked: Asked) -> Evidence:
     adjusted, step, said = _in_family(
         list(tests), [t.p for t in tests.values()], list(tests).index(column)
     )
+    half = rounding_of(asked.table, column)
+    rounded = [p_words(end) for end in p_by_rounding(first, second, half)]
     steps = (
         f"{_summary(first, digits)} - {_summary(second, digits)} = {test.difference:+.{digits}f}",
         f"standard error sqrt({first.sd:g}^2 / {first.count} + {second.sd:g}^2 / {second.count}) = "
@@ -66,6 +68,7 @@ def welch_test(asked: Asked) -> Evidence:
         f"degrees of freedom (Welch), p = {p_words(test.p)}",
         f"95 % interval [{test.low:.{digits + 1}f}, {test.high:.{digits + 1}f}]",
         *filter(None, [step]),
+        f"rounding of what is printed allows a p of {rounded[0]} to {rounded[1]}",
     )
     advantage = (-1 if p.get("lower_is_better") else 1) * test.difference
     said = (

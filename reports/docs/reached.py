@@ -31,7 +31,7 @@ GOALS = (
     Goal("MTL-16: average accuracy at least 80 %", "mtl16", "accuracy", 0.80),
     Goal(
         "Multi30k: BLEU of multi_head on test2016 no more than 2 points below 41.02 "
-        "(Transformer-Tiny, Wu et al., ACL 2021)",
+        "(Transformer-Tiny, Wu et al., ACL 2021: 4 layers, 10 averaged checkpoints; here 2 and 5)",
         "multi30k",
         "bleu",
         39.02,

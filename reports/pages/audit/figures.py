@@ -9,9 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from harness.stats import ALPHA
 from reports.claims.printed import column_of, load
-from reports.claims.reanalysis import Contrast, FoldDeviation, ImpliedInterval
+from reports.claims.reanalysis import FoldDeviation, ImpliedInterval
 from reports.claims.retests import p_words
 from reports.claims.verdict import Answer, Verdict
 from reports.core.axes import name_rows, note, row_panel, titled
@@ -69,22 +68,6 @@ def _rows(
 def p_text(p: float) -> str:
     """``.017``, ``4.4e-5``, ``1``."""
     return p_words(p).replace("e-0", "e-")
-
-
-def forest(contrasts: Sequence[Contrast], title: str) -> Figure:
-    """Differences with 95 % Welch intervals; grey where Holm leaves no significance."""
-    rows = []
-    for c in contrasts:
-        name, t, shown = f"{c.data}: MTSA − {c.other}", c.test, c.adjusted_p < ALPHA
-        line = Line(name, "mtsa", t.difference, t.low, t.high, shown)
-        rows.append((name, line, (p_text(t.p), p_text(c.adjusted_p))))
-    places = (1.06, 1.28)
-    xlabel = "MTSA minus the other (points of accuracy)"
-    figure, axes = spans(rows, xlabel, (0.27, 0.74), places=places, size=8.5)
-    for x, text in zip(places, ("p", "p (Holm)"), strict=True):
-        note(axes, text, (x, -0.7), size=8, within=axes.get_yaxis_transform())
-    titled(axes, title, "printed means, 95 % Welch intervals; grey: not shown after Holm")
-    return figure
 
 
 def implied(readings: Sequence[ImpliedInterval]) -> Figure:
