@@ -18,7 +18,6 @@ One may be declared in a file, ``plans/*.toml``, before there are results::
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache, partial
@@ -32,10 +31,10 @@ from harness.experiments.design import Family, Surroundings, make_design, surrou
 from harness.experiments.model import Model, meaning, parse_model, recipes_of
 from harness.experiments.queue import trained_elsewhere
 from harness.experiments.replicates import SHARE, unit_of
-from harness.experiments.sweep import seeds_of
+from harness.experiments.sweep import file_told, seeds_of
 from harness.experiments.warnings import VOIDS
 from harness.json_file import plain, read_toml
-from harness.measure.device import device_fingerprint, environment, git
+from harness.measure.device import device_fingerprint, environment
 from harness.options.declare import declared
 from harness.options.readers import Amount
 from harness.options.train import CompareOptions
@@ -87,9 +86,7 @@ def planned(options: CompareOptions) -> tuple[CompareOptions, dict[str, Any]]:
         if name in found:
             changed[field] = _value(path, name, found[name], of_field[field])
     told = {
-        "file": path.name,
-        "sha256": hashlib.sha256(content).hexdigest(),
-        "committed": _commit(path),
+        **file_told(path, content),
         **{name: str(found[name]) for name in SAID},
         "hours": float(found["hours"]),
         "void": list(found.get("void", [])),
@@ -140,14 +137,6 @@ def _value(path: Path, name: str, given: Any, option: Any) -> Any:
     if len(read) > 1:
         raise UsageError(f"{path}: {name} = {given!r}; expected one")
     return read[0]
-
-
-def _commit(path: Path) -> str:
-    """The last commit that changed a file, if the file is as that left it; else empty."""
-    folder = path.resolve().parent
-    if git(folder, "status", "--porcelain", "--", path.name) != "":
-        return ""
-    return git(folder, "log", "-1", "--format=%H", "--", path.name) or ""
 
 
 def read_tasks(names: Sequence[str]) -> list[Task]:

@@ -18,6 +18,7 @@ part's ``recipe`` comes on top of the one above)::
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -29,7 +30,7 @@ from harness.experiments.design import Run, Surroundings, make_run, surroundings
 from harness.experiments.model import check_read, parse_model, recipes_of
 from harness.experiments.replicates import replicates
 from harness.json_file import read_toml
-from harness.measure.device import device_fingerprint
+from harness.measure.device import device_fingerprint, git
 from harness.options.readers import LARGEST_SEED, MOST_SEEDS
 from harness.options.train import SweepOptions
 from harness.records import schema
@@ -79,6 +80,7 @@ class Sweep:
 
     parts: tuple[Part, ...]
     entries: tuple[Entry, ...]
+    plan: Mapping[str, str] | None = None  # `file_told` of the file that asks for it
 
     @property
     def models(self) -> list[str]:
@@ -118,6 +120,7 @@ class Sweep:
             "tasks": self.tasks,
             "parts": [asdict(part) for part in self.parts],
             "runs": keys,
+            **({} if self.plan is None else {"plan": dict(self.plan)}),
             "fingerprint": schema.digest(dict(fingerprint)),
             "status": "ok",
         }
@@ -178,6 +181,20 @@ def _entries(
             for model, recipe, own in zip(models, recipes, texts, strict=True):
                 run = make_run(model, task, recipe, one.seed, shared, one.fold)
                 yield Entry(run, task, own, vectors)
+
+
+def file_told(path: Path, content: bytes) -> dict[str, str]:
+    """What records tell of the file that asked: its name, its hash, and ``committed``.
+
+    That is the last commit that changed the file, if it is as that left it; else empty.
+    """
+    folder = path.resolve().parent
+    clean = git(folder, "status", "--porcelain", "--", path.name) == ""
+    return {
+        "file": path.name,
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "committed": (clean and git(folder, "log", "-1", "--format=%H", "--", path.name)) or "",
+    }
 
 
 def read_file(path: Path) -> tuple[list[Part], list[str]]:
@@ -270,8 +287,10 @@ def sweep_of(options: SweepOptions) -> tuple[Sweep, Surroundings]:
         As `make_sweep` and `surroundings`, and for data or vectors that no task reads.
     """
     given: list[str] = []
+    plan = None
     if options.plan is not None:
         parts, given = read_file(options.plan)
+        plan = file_told(options.plan, options.plan.read_bytes())
     else:
         seeds, folds, recipe = options.seeds, options.folds, options.changes
         tasks = tuple(map(options.sized, options.tasks))
@@ -288,7 +307,7 @@ def sweep_of(options: SweepOptions) -> tuple[Sweep, Surroundings]:
             known[task.name, vectors] = surroundings(task, registry, asked, lambda: fingerprint)
         return known[task.name, vectors]
 
-    sweep = make_sweep(parts, registry, around)
+    sweep = replace(make_sweep(parts, registry, around), plan=plan)
     if options.data is not None and not any(entry.task.files for entry in sweep.entries):
         raise UsageError(f"--data: {', '.join(sweep.tasks)} draw their own data; leave it out")
     for part in parts:

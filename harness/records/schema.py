@@ -131,8 +131,9 @@ _EPOCH = Fields(
     {"loss": (int, float), "dev": Mapped((int, float)), "test": Mapped((int, float)), "stage": str,
      "steps": Number(0), "judging": Number(0), "passes": Number(0)},
 )  # fmt: skip
+_FILE = dict.fromkeys(("file", "sha256", "committed"), str)
 _PLAN = Fields(
-    {**dict.fromkeys(("file", "sha256", "committed", "question", "family", "stopping"), str),
+    {**_FILE, **dict.fromkeys(("question", "family", "stopping"), str),
      "hours": Number(0, above=True), "void": Listed(str)}
 )  # fmt: skip
 _COVERAGE = Fields(
@@ -176,6 +177,7 @@ OPTIONAL: Mapping[str, Mapping[str, Shape]] = {
     "design": {"folds": int, "margin": Number(0, above=True), "paired": bool,
                "paired_question": str, "one_sided": Listed(str), "plan": _PLAN},
     "family": {"plan": _PLAN},
+    "sweep": {"plan": Fields(_FILE)},
     "run": {
         "task": str, "case": str, "fold": int, "code": str, "fingerprint": str,
         "vectors": str, "data": str, "detail": str, "workers": int, "resumed": int,

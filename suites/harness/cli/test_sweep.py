@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +19,9 @@ from harness.experiments.design import Surroundings, make_design
 from harness.experiments.executors import local
 from harness.experiments.executors.ray import import_ray
 from harness.experiments.model import parse_model
-from harness.experiments.sweep import Part, Sweep, make_sweep, read_file
+from harness.experiments.sweep import Part, Sweep, make_sweep, read_file, sweep_of
 from harness.options.train import CompareOptions, SweepOptions
+from harness.records import schema
 from harness.registry import Registry
 from harness.train.encoder import encoder
 from harness.train.task import Task, task, tasks_named
@@ -111,6 +113,18 @@ def test_the_record_of_a_sweep() -> None:
     assert record["runs"] == [entry.run.key for entry in declared(TWO).entries]
     assert record["key"] == declared(TWO).record(FINGERPRINT)["key"]
     assert record["key"] != declared(replace(TWO, seeds=(4, 8))).record(FINGERPRINT)["key"]
+    assert "plan" not in record
+
+
+def test_the_record_of_a_sweep_tells_the_file_that_asked(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('models = ["none"]\ntasks = ["mirrored_summation"]\nseeds = 1\n')
+    options = SweepOptions(plan=path)
+    record = sweep_of(options)[0].record(FINGERPRINT)
+    hashed = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert record["plan"] == {"file": "mine.toml", "sha256": hashed, "committed": ""}
+    assert schema.fault(record) == ""
+    assert schema.fault({**record, "plan": {"file": 3}}) != ""
 
 
 @pytest.mark.parametrize(
