@@ -101,19 +101,22 @@ COLUMNS = 3
 """Panels beside each other."""
 
 
-def forests(panels: Sequence[Panel], under: str, centre: float | None = 0.0) -> Figure:
+def forests(
+    panels: Sequence[Panel], under: str, centre: float | None = 0.0, names: float = 1.5
+) -> Figure:
     """Panels that share their rows with those beside them, named once at the left.
 
-    `under` stands below the first title.
+    `under` stands below the first title; `names` is the room of the names, in inches.
     """
     beside = [panels[i : i + COLUMNS] for i in range(0, len(panels), COLUMNS)]
     rows = [sorted({name for one in some for name in one.lines}) for some in beside]
-    heights, edges, gaps = [0.23 + 0.24 * len(r) for r in rows], (1.5, 0.1, 0.5, 0.62), (0.2, 1.12)
+    heights, lines = [0.23 + 0.24 * len(r) for r in rows], max(p.xlabel.count("\n") for p in panels)
+    edges, gaps = (names, 0.1, 0.5 + 0.14 * lines, 0.62), (0.2, 1.12)
     figure, grid = grid_of(len(panels), COLUMNS, (2.2, heights), edges, gaps)
     for number, (axes, one) in enumerate(zip(grid.flat, panels, strict=False)):
-        names = rows[number // COLUMNS]
-        draw_rows(axes, {y: one.lines[n] for y, n in enumerate(names) if n in one.lines})
-        dress(axes, names if number % COLUMNS == 0 else [""] * len(names), one.xlabel, centre)
+        named = rows[number // COLUMNS]
+        draw_rows(axes, {y: one.lines[n] for y, n in enumerate(named) if n in one.lines})
+        dress(axes, named if number % COLUMNS == 0 else [""] * len(named), one.xlabel, centre)
         titled(axes, one.title, under if number == 0 else "")
     return figure
 

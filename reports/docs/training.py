@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from harness.experiments.replicates import EXPLORATORY
+from harness.experiments.conclusion import Comparison
+from harness.experiments.model import form_of
+from harness.experiments.preregistration import design_file
 from harness.profile import load_profile
 from reports.core import sizes
-from reports.core.forest import Panel, forests
+from reports.core.forest import Line, Panel, forests
 from reports.core.page import Shown, footed, table
 from reports.core.source import Source
+from reports.core.style import mechanism_of
 from reports.docs.declared import families
 from reports.docs.plain import PlainOutput, text_of
 from reports.pages.corpora import printed
-from reports.pages.corpora.figures import line_of
 from reports.pages.corpora.page import Corpora, beside, printed_on
+from reports.pages.corpora.tables import APART
+from reports.pages.experiments import FEW
 from reports.pages.size.accuracy import accuracy_table, differences
 
+DECLARED = (
+    "What models reach on the test sets less what their baselines do: everything that was declared "
+    f"before it was run in families of at most {FEW}, every seed or fold and 95 % t-intervals; "
+    "behind each model its design file"
+)
 TIES = "What can't be told apart over corpora"
 """Needs no table to be told."""
 
@@ -70,35 +80,37 @@ def _pieces(page: Corpora) -> dict[str, Shown]:
 def figures(source: Source) -> dict[str, tuple[Figure, str]]:
     """A panel per corpus, a row per mechanism: figure and what it says, by name."""
     pages, found = _pages(source), {}
-    first = next((page for page in pages if page.differences), None)
-    if first is not None:
-        found["accuracy"] = _differences(first)
+    where = "; ".join(page.device.footer("run") for page in pages)
+    if panels := _declared(source):
+        figure = forests(
+            panels, "bars: 95 % t-intervals; grey: undecided, or not counted", names=2.4
+        )
+        found["declared"] = (footed(figure, where), DECLARED)
     if rows := printed_on(pages):
         where = "; ".join(page.device.footer("run") for page in pages if page.printed)
         found["printed"] = (footed(printed.figure(rows), where), printed.CAPTION)
     return found
 
 
-def _differences(page: Corpora) -> tuple[Figure, str]:
+def _declared(source: Source) -> list[Panel]:
+    """By task and baseline every comparison of small families that was declared before its runs."""
+    lines: dict[tuple[str, str], dict[str, Line]] = {}
+    of: dict[tuple[str, str], Comparison] = {}
+    every = [one for one in source.conclusions if not one.exploratory and design_file(one.record)]
+    for one in every:
+        for c in one.comparisons if len(one.comparisons) <= FEW else ():
+            d = c.difference
+            if d is None or math.isnan(d.low):
+                continue
+            at = (c.task, form_of(c.second))
+            of.setdefault(at, c)
+            name = f"{form_of(c.first)}, {Path(design_file(one.record)).stem}"
+            look, decided = mechanism_of(c.first), c.said in APART
+            lines.setdefault(at, {})[name] = Line.of(name, look, d, c.unit.scale, decided=decided)
     panels = []
-    for task in page.corpora:
-        mine = [d for d in page.differences if d.model.task == task.name]
-        if mine:
-            unit = mine[0].model.unit.of_differences.strip()
-            xlabel = f"{mine[0].model.metric}, {unit}" if unit else mine[0].model.metric
-            lines = {
-                d.model.mechanism: replace(line_of(d), label=f"{task.name}: {d.model.mechanism}")
-                for d in mine
-            }
-            panels.append(Panel(task.name, xlabel, lines))
-    exploratory = not any(one.early for one in page.differences)
-    figure = forests(
-        panels,
-        f"less {page.baseline}'s; right of zero: better; bars: 95 % t-intervals; grey: not shown "
-        f"after Holm{printed.LEGEND}{f'; {EXPLORATORY}' * exploratory}",
-    )
-    said = (
-        f"What models reach on the test sets less what {page.baseline} reaches, every seed or fold "
-        f"and 95 % t-intervals{f'; all of it is {EXPLORATORY}' * exploratory}"
-    )
-    return footed(figure, page.device.footer("run")), said
+    for (task, baseline), some in sorted(lines.items()):
+        c = of[task, baseline]
+        unit = c.unit.of_differences.strip() or ("" if c.higher_is_better else "lower is better")
+        xlabel = f"{c.metric}{f', {unit}' * bool(unit)}\nless {baseline}'s"
+        panels.append(Panel(task, xlabel, some))
+    return panels

@@ -190,7 +190,7 @@ def write(root: Path, source: Source | None = None, check: bool = False) -> list
     figures |= speed.figures(timed)
     values = values_of(source, timed, root / PLANS)
     captions = {name: caption for name, (_, caption) in figures.items()}
-    values |= {"figures": dict.fromkeys(("glance", "length", "accuracy", "printed"), "") | captions}
+    values |= {"figures": dict.fromkeys(("glance", "length", "declared", "printed"), "") | captions}
     stale: dict[Path, str] = {}
     for name, (figure, _) in figures.items():
         digest = hashlib.sha256(csv_of(figure).encode()).hexdigest()[:16]
