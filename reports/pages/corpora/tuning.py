@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from harness.experiments.tables import DETECTABLE
 from harness.records import journal
 from harness.stats import (
     LEAST_REPLICATES,
@@ -27,7 +28,7 @@ from reports.core.forest import Line, forest
 from reports.core.page import Output, Shown, remark, says, together
 from reports.core.source import Source
 from reports.core.tables import under
-from reports.core.words import file_name
+from reports.core.words import file_name, known
 from reports.pages.corpora.trials import COMMON, Tried, tried
 
 FOLDER = "tuning"
@@ -200,6 +201,9 @@ def cells(one: Tried, found: Sequence[Judged]) -> list[dict[str, str]]:
     for j in found:
         counted = len(j.singles) >= LEAST_REPLICATES
         verdict = f"{j.adjusted_p:.2g}, {j.verdict}" if counted else j.verdict
+        if j.verdict == "undecided":
+            least = known(j.difference.detectable_among(len(found)), unit.number)
+            verdict += f" ({DETECTABLE} {least})" if least else ""
         singles = [unit.difference(j.singles[m]) if m in j.singles else "" for m in one.mechanisms]
         rows.append([j.recipe, unit.interval(j.difference), verdict, *singles])
     return under(columns, rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 from scipy.stats import ttest_rel
+from statsmodels.stats.power import TTestPower
 
 from harness.experiments.conclusion import conclude
 from harness.experiments.sweep import Part, read_file
@@ -254,6 +256,11 @@ def test_the_table_and_the_figure_are_in_the_metrics_unit() -> None:
     assert line.low < line.value < line.high
     assert sorted(line.singles) == pytest.approx(sorted(100 * d for d in UP.values()))
     assert line.decided
+    luck = the_only([*runs({}), *runs(NOISE, rate=2e-3)])
+    _, open_ = tuning.cells(luck, tuning.judged(luck))
+    effect = TTestPower().solve_power(nobs=len(MECHANISMS), alpha=0.05, power=0.8)
+    least = 100 * effect * statistics.stdev(NOISE.values())
+    assert open_[verdict].endswith(f", undecided (detectable {least:.2f})")
 
 
 def test_a_chosen_value_at_the_edge_of_what_was_tried_is_told() -> None:
