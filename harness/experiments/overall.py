@@ -20,7 +20,7 @@ from harness.stats import (
     ties,
 )
 from harness.stats import accuracy_verdict as judge
-from harness.stats.overall import DRAWS, LEAST_MODELS, LEAST_TASKS
+from harness.stats.overall import DRAWS, LEAST_MODELS, LEAST_TASKS, friedman
 from harness.train.task import gathered
 
 NOT_COUNTED = "not counted"
@@ -138,14 +138,26 @@ def overall(found: Sequence[Measured]) -> Overall | None:
     tied, warnings = None, []
     ranked = [t for t in tasks if t not in {task for _, task in unlike}]
     if len(models) + 1 >= LEAST_MODELS:
+        everyone = [*models, found[0].design["models"][1]]
+
+        def means(of: Sequence[str]) -> dict[str, list[float]]:
+            return {m: [fmean(shared[t].values[m]) for t in of] for m in everyone}
+
         if len(ranked) >= LEAST_TASKS:
-            everyone = [*models, found[0].design["models"][1]]
-            tied = ties({m: [fmean(shared[t].values[m]) for t in ranked] for m in everyone})
+            tied = ties(means(ranked))
         warnings = _fewer(shared)
     if unlike:
         on = {model: gathered([t for m, t in unlike if m == model]) for model, _ in unlike}
         names = ", ".join(f"{model} on {task}" for model, some in on.items() for task in some)
-        ranks = "" if len(models) + 1 < LEAST_MODELS else "; such tasks have no part in the ranks"
+        ranks = ""
+        if len(models) + 1 >= LEAST_MODELS:
+            ranks = "; such tasks have no part in the ranks"
+            every = friedman(means(tasks))
+            each = ", ".join(f"{m} {rank:.2f}" for m, rank in every.ranks.items())
+            ranks += (
+                f" (with them, on {len(tasks)} tasks: Friedman's chi2({every.freedom}) = "
+                f"{every.statistic:.2f}, p = {every.p:.2g} by permutations; mean ranks {each})"
+            )
         warnings.append(f"not counted over tasks, as the training was not alike: {names}{ranks}")
     left_out = tuple(t for t in named if t not in tasks)
     why = tuple(_why(tied, rows, len(tasks), len(sharing(tasks, metrics))))
