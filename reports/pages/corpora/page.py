@@ -10,7 +10,7 @@ from harness.experiments import tables as in_words
 from harness.experiments.tables import SEEDS_NEEDED
 from harness.profile import load_profile
 from harness.stats import ALPHA, Ties, holm, judged_p
-from reports.core.against import Against, against, as_declared, tied
+from reports.core.against import Against, against, as_declared, beyond_none, tied
 from reports.core.forest import forest, ties_shown
 from reports.core.page import DevicePage, Output, Shown, remark, says, together, warns
 from reports.core.style import mechanism_of
@@ -18,7 +18,6 @@ from reports.core.tables import Best
 from reports.core.trained import ModelRuns, TaskRuns, tasks_by_recipe
 from reports.core.words import file_name
 from reports.pages.corpora import causes, edges, figures, patience, printed, tables, tuning
-from reports.pages.corpora.beyond import beyond_none
 from reports.pages.corpora.figures import (
     ALPHAS,
     USUAL,

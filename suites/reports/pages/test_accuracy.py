@@ -14,13 +14,12 @@ from harness.experiments.tables import NEEDED
 from harness.profile import load_profile
 from harness.stats import compare_means
 from reports.core import sizes
-from reports.core.against import against, as_declared, asked_again, outdone
+from reports.core.against import against, as_declared, asked_again, beyond_none, outdone
 from reports.core.page import Output
 from reports.core.source import DeviceRecords, Source
 from reports.core.tables import Cell
 from reports.core.trained import trained_tasks
 from reports.pages.corpora import printed
-from reports.pages.corpora.beyond import beyond_none
 from reports.pages.corpora.page import Corpora
 from reports.pages.corpora.tables import apart, head, mean_cell
 from reports.pages.corpora.tables import differences as judged_together

@@ -18,7 +18,7 @@ from harness.records import journal
 from harness.records.ratios import Row
 from harness.stats import ratio_interval
 from reports.core import frontiers, sizes
-from reports.core.against import against
+from reports.core.against import against, beyond_none
 from reports.core.costs import Costs
 from reports.core.figure_data import data_of
 from reports.core.page import Output, Shown, together
@@ -26,7 +26,6 @@ from reports.core.printed_values import printed_costs
 from reports.core.source import DeviceRecords, Source, find
 from reports.pages.attention.page import Attended
 from reports.pages.corpora import tables
-from reports.pages.corpora.beyond import beyond_none
 from reports.pages.corpora.page import Corpora
 from reports.pages.scaling import figures as scaling_figures
 from reports.pages.scaling import stress as numerics
