@@ -170,9 +170,12 @@ def _differences(conclusion: Conclusion) -> str:
         return ""
     several = len({c.task for c in conclusion.comparisons}) > 1
     return "; ".join(
-        f"{c.first}{f' on {c.task}' * several} {c.unit.told(c.difference)}: {c.said}"
-        for c in conclusion.comparisons
+        f"{c.first}{f' on {c.task}' * several}{_size(c)}: {c.said}" for c in conclusion.comparisons
     )
+
+
+def _size(c: Comparison) -> str:
+    return f" {c.unit.told(c.difference)}" if c.difference is not None else ""
 
 
 def _hanging(conclusion: Conclusion) -> str:
