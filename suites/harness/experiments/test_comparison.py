@@ -564,7 +564,8 @@ def test_trials_that_are_known_since_count_and_on_which_task_they_were() -> None
     assert line.startswith("unequal tuning budgets: 0 recipes were tried on trec for ")
     (own,) = said("trec", "transformer.sdpa")
     assert "on trec" not in own
-    assert said("sick_relatedness", "disa.chunked", dropout=0.3) == [], "a former common recipe"
+    assert said("sick_relatedness", "disa.chunked", 9, dropout=0.3) == [], "a former common recipe"
+    assert said("sick_relatedness", "disa.chunked", 9, dropout=0.25) != []
     # What records told of a form was its mechanism's, nine on TREC at the time and ten now.
     for told in (9, 10):
         (line,) = said("trec", f"{B}[positions=none]", told, patience=25)
