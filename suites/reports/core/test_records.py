@@ -43,7 +43,10 @@ def test_runs_are_of_the_machine_that_made_them_wherever_they_are_shown() -> Non
     titles = [f"{name} (cpu), torch 2.13.0, 2 CPU threads" for name in ("Other", "Own")]
     said = f"{titles[0]} (2); {titles[1]} (1)"
     assert device.made_on(records[:3]) == said
-    assert device.of_others("run") == f"Begun elsewhere, and gone on with here (runs): cr: {said}."
+    assert (
+        device.of_others("run")
+        == f"Begun elsewhere, and gone on with here (runs, those trained again too): cr: {said}."
+    )
     assert device.footer("run").startswith(f"{titles[1]} and {titles[0]}; commit")
     alone = replace(device, records=records[:1])
     assert (alone.of_others("run"), alone.footer("run")[:20]) == ("", titles[1][:20])
