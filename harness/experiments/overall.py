@@ -135,7 +135,7 @@ def overall(found: Sequence[Measured]) -> Overall | None:
         if d is not None:
             verdict = judge(d, higher[used[0]], None, p)
         rows.append(OverallRow(model, row, used, metrics[used[0]] if used else "", verdict, p))
-    tied, warnings = None, []
+    tied, warnings, ranks = None, [], ""
     ranked = [t for t in tasks if t not in {task for _, task in unlike}]
     if len(models) + 1 >= LEAST_MODELS:
         everyone = [*models, found[0].design["models"][1]]
@@ -146,22 +146,24 @@ def overall(found: Sequence[Measured]) -> Overall | None:
         if len(ranked) >= LEAST_TASKS:
             tied = ties(means(ranked))
         warnings = _fewer(shared)
+        ranks = _of_all(means(tasks)) if unlike else ""
     if unlike:
         on = {model: gathered([t for m, t in unlike if m == model]) for model, _ in unlike}
         names = ", ".join(f"{model} on {task}" for model, some in on.items() for task in some)
-        ranks = ""
-        if len(models) + 1 >= LEAST_MODELS:
-            ranks = "; such tasks have no part in the ranks"
-            every = friedman(means(tasks))
-            each = ", ".join(f"{m} {rank:.2f}" for m, rank in every.ranks.items())
-            ranks += (
-                f" (with them, on {len(tasks)} tasks: Friedman's chi2({every.freedom}) = "
-                f"{every.statistic:.2f}, p = {every.p:.2g} by permutations; mean ranks {each})"
-            )
         warnings.append(f"not counted over tasks, as the training was not alike: {names}{ranks}")
     left_out = tuple(t for t in named if t not in tasks)
     why = tuple(_why(tied, rows, len(tasks), len(sharing(tasks, metrics))))
     return Overall(tied, tuple(rows), tuple(tasks), left_out, why, tuple(warnings))
+
+
+def _of_all(scores: Mapping[str, Sequence[float]]) -> str:
+    """What the ranks would be with the tasks that have no part in them."""
+    every = friedman(scores)
+    each = ", ".join(f"{model} {rank:.2f}" for model, rank in every.ranks.items())
+    return (
+        f"; such tasks have no part in the ranks (with them, on {every.blocks} tasks: Friedman's "
+        f"{every.said}; mean ranks {each})"
+    )
 
 
 def tied_on(found: Sequence[Measured]) -> Ties | None:

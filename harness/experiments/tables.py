@@ -326,16 +326,8 @@ def asked(conclusion: Conclusion) -> list[str]:
 
 
 def omnibus(found: Friedman) -> str:
-    """Friedman's test in words; a p that no draw reached is told as a bound.
-
-    The p beside the statistic is not that of chi-squared, and says so.
-    """
-    bound = 10 ** math.ceil(-math.log10(found.draws + 1))
-    p = f"p < {bound:g}" if found.at_floor else f"p = {found.p:.2g}"
-    return (
-        f"any difference among the {len(found.ranks)} models (Friedman): chi2({found.freedom}) = "
-        f"{found.statistic:.2f}, {p} by {found.draws:,} permutations"
-    )
+    """Friedman's test in words."""
+    return f"any difference among the {len(found.ranks)} models (Friedman): {found.said}"
 
 
 def tied(found: Ties, units: str) -> list[str]:

@@ -48,18 +48,15 @@ def unequal_recipes(design: Record) -> list[str]:
         elsewhere = of is not None and of.tuned is TUNED and of.name != TUNED_ON
         where = f" on {TUNED_ON}" if elsewhere else ""
         were = "recipe was" if tried == 1 else "recipes were"
-        whom = (
+        mine, theirs = (
             f"{model}{f' ({told} as declared)' * (told != counted)}"
-            for model, told, counted in zip(
-                design["models"],
-                (r["tuning_trials"] for r in design["recipes"]),
-                (tried, others),
-                strict=True,
+            for model, told, counted in (
+                (design["models"][0], first["tuning_trials"], tried),
+                (design["models"][1], second["tuning_trials"], others),
             )
         )
         out.append(
-            f"unequal tuning budgets: {tried} {were} tried{where} for {next(whom)}, {others} for "
-            f"{next(whom)}"
+            f"unequal tuning budgets: {tried} {were} tried{where} for {mine}, {others} for {theirs}"
         )
     ignored = {*HOW_FOUND} | ({"width"} if design["match"] == "parameters" else set())
     unequal = [

@@ -40,16 +40,17 @@ def sections(source: Source) -> list[tuple[str, str]]:
     device. A section without a table is left out: it says what would have to be trained.
     """
     pages = _pages(source)
-    found = {"Printed accuracies beside measured ones": [text_of(beside(pages, PlainOutput()))]}
+    found: dict[str, list[str]] = {}
+    if "|" in (body := text_of(beside(pages, PlainOutput()))):
+        found["Printed accuracies beside measured ones"] = [body]
     for page in pages:
         elsewhere = page.device.of_others("run")
         for title, piece in _pieces(page).items():
             body = text_of(piece)
-            if body and ("|" in body or title == TIES):
+            if "|" in body or (body and title == TIES):
                 said = filter(None, [f"### {page.device.title}", elsewhere, body])
                 found.setdefault(title, []).append("\n\n".join(said))
-    bodies = {title: "\n\n".join(each) for title, each in found.items()}
-    return [(title, body) for title, body in bodies.items() if "|" in body or title == TIES]
+    return [(title, "\n\n".join(each)) for title, each in found.items()]
 
 
 def _pages(source: Source) -> list[Corpora]:

@@ -140,8 +140,8 @@ class Ledger(SourcePage):
         """Verdicts by paper and kind, and everything as one CSV file."""
         rows = []
         for (paper, table), sort in itertools.product(self.tables.items(), SORTS):
-            mine = [v for v in self.listed if v.claim.paper == paper and v.claim.sort == sort]
-            mine = [v for v in mine if v.claim.counted]
+            counted = (v for v in self.listed if v.claim.counted)
+            mine = [v for v in counted if v.claim.paper == paper and v.claim.sort == sort]
             counts = [str(sum(v.verdict == answer for v in mine)) for answer in ANSWERS]
             if mine:
                 rows.append([table["paper"]["short"], sort, *counts])

@@ -16,7 +16,7 @@ from reports.core.style import mechanism_of
 from reports.core.trained import tasks_by_recipe
 from reports.pages.corpora.patience import short_patience
 from reports.pages.corpora.trials import COMMON, Tried
-from reports.pages.corpora.tuning import BETTER, judged, tuned
+from reports.pages.corpora.tuning import BETTER, Judged, judged, tuned
 
 
 def _grids(one: Tried) -> dict[str, list[float]]:
@@ -142,9 +142,8 @@ def replaced(one: Tried, recipe: Mapping[str, Any]) -> list[str]:
         return []
     today = ", ".join(changes(one.task.recipe.as_dict(), one.base))
     return [
-        f"{one.task.name}: {one.former} is the common recipe no more: {today} in its place gave "
-        f"{one.unit.told(j.difference)} on the dev split, over "
-        f"{len(j.singles)} mechanisms (p Holm {j.adjusted_p:.2g})"
+        f"{one.task.name}: {one.former} is the common recipe no more: {today} in its place "
+        f"{_gave(one, j)}"
         for j in judged(one)
         if j.recipe == today and j.verdict == BETTER
     ]
@@ -166,12 +165,17 @@ def to_follow(one: Tried, of: Collection[str] = ()) -> list[str]:
             f", {one.unit.difference(d)} with {m}" for m, d in j.singles.items() if m in of
         )
         said.append(
-            f"{one.task.name}: {j.recipe} in the place of the common recipe's gave "
-            f"{one.unit.told(j.difference)} on the dev split, over {len(j.singles)} mechanisms "
-            f"(p Holm {j.adjusted_p:.2g}){own}: by the rule of these trials the common recipe is "
-            "to be that, and is not yet"
+            f"{one.task.name}: {j.recipe} in the place of the common recipe's {_gave(one, j)}"
+            f"{own}: by the rule of these trials the common recipe is to be that, and is not yet"
         )
     return said
+
+
+def _gave(one: Tried, j: Judged) -> str:
+    return (
+        f"gave {one.unit.told(j.difference)} on the dev split, over {len(j.singles)} mechanisms "
+        f"(p Holm {j.adjusted_p:.2g})"
+    )
 
 
 def of_tuning(found: Sequence[Tried]) -> list[str]:
