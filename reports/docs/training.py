@@ -1,4 +1,4 @@
-"""What ``docs/results/training.md`` shows: trained models, from published records."""
+"""What ``docs/results/training.md`` and ``training-all.md`` show: trained models, from records."""
 
 from __future__ import annotations
 
@@ -33,6 +33,10 @@ TIES = "What can't be told apart over corpora"
 """Needs no table to be told."""
 
 
+FIRST = ("Printed accuracies beside measured ones", "Recipes that were tried for the common one")
+"""Beside what was declared; all else has a page of its own."""
+
+
 def sections(source: Source) -> list[tuple[str, str]]:
     """Title and body of what the page of corpora says.
 
@@ -42,7 +46,7 @@ def sections(source: Source) -> list[tuple[str, str]]:
     pages = _pages(source)
     found: dict[str, list[str]] = {}
     if "|" in (body := text_of(beside(pages, PlainOutput()))):
-        found["Printed accuracies beside measured ones"] = [body]
+        found[FIRST[0]] = [body]
     for page in pages:
         elsewhere = page.device.of_others("run")
         for title, piece in _pieces(page).items():
@@ -74,7 +78,7 @@ def _pieces(page: Corpora) -> dict[str, Shown]:
         "Heads of one scale beside heads of several": (
             page.scales() if page.scaled else Shown("", "")
         ),
-        "Recipes that were tried for the common one": page.tried(),
+        FIRST[1]: page.tried(),
     }
 
 

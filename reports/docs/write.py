@@ -33,7 +33,7 @@ RESULTS = Path("docs/results")
 PICTURES = RESULTS / "figures"
 PLANS = Path("plans")
 README = Path("README.md")
-PAGES = ("speed", "training", "claims", "calibration")
+PAGES = ("speed", "training", "training-all", "claims", "calibration")
 BEGIN = "<!-- attnbench report --docs: begin -->"
 END = "<!-- attnbench report --docs: end -->"
 MACHINES = "<!-- machines -->"
@@ -68,6 +68,7 @@ def values_of(
             "table": predicted.table(of_gpus),
         },
         "experiments": declared.lists(source),
+        "first": (declared.TITLES[False], *training.FIRST),
         "not_run": declared.not_run(source, plans),
         "reached": reached.table(source),
         "trained": training.sections(source),
