@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -44,7 +44,7 @@ class Tried:
     """The recipes that were tried on one task: the newest trial of each mechanism, recipe and seed.
 
     `base` is the common one that they were tried against, today's or a former one; `others` what
-    was tried of the same data on other machines.
+    was tried of the same data on other machines, or against another common one.
     """
 
     task: Task
@@ -88,6 +88,11 @@ class Tried:
         return sorted({t.recipe for t in self.trials}, key=lambda name: (name != COMMON, name))
 
     @property
+    def own(self) -> dict[str, str]:
+        """Of its names the digest of each recipe, which is the same against another common one."""
+        return {t.recipe: t.own for t in self.trials}
+
+    @property
     def budgets(self) -> dict[str, int]:
         """By mechanism, with how many recipes it was tried anywhere, whatever became of it."""
         found: dict[str, set[str]] = {m: set() for m in self.mechanisms}
@@ -125,7 +130,7 @@ def trial_of(run: Mapping[str, Any]) -> Trial | str:
 def tried(
     records: Iterable[Mapping[str, Any]], device: str | None = None
 ) -> tuple[list[Tried], list[str]]:
-    """By task (vectors, data and device) what was tried, and what of the journal was left out.
+    """By task (vectors, data and device) and common recipe what was tried, and what was left out.
 
     Parameters
     ----------
@@ -151,28 +156,33 @@ def tried(
         before = newest.get(key)
         if before is None or rank >= (not math.isnan(before.dev), before.at):
             newest[key] = one
-    every = {}
+    every: list[tuple[tuple[Any, ...], Tried]] = []
     for at, trials in groups.items():
         name, shown = at[0], device in (None, at[-1])
-        # A variant stands for its mechanism where that was not tried itself.
+        own = list(filter(_is_tried(trials.values()), trials.values()))
         whole = {t.mechanism for t in trials.values()}
-        own = [
-            t for t in trials.values() if t.mechanism.partition("[")[0] not in whole - {t.mechanism}
-        ]
         if shown and (variants := sorted(whole - {t.mechanism for t in own})):
             left.append(f"{name}: {', '.join(variants)}: variants of what was tried; left out")
-        every[at], others = _against_common(task(name), own)
-        if shown and others:
-            left.append(
-                f"{name}: {others} of {others + len(every[at].trials)} trials have another common "
-                "recipe than the others; left out: give them a journal of their own"
-            )
+        every += [(at, one) for one in _against_common(task(name), own)]
     found = []
-    for at, here in every.items():
+    for at, here in every:
         if device in (None, at[-1]):
-            alike = (other for of, other in every.items() if of != at and _same_data(of, at))
+            alike = (other for of, other in every if other is not here and _same_data(of, at))
             found.append(replace(here, others=tuple(alike)))
     return found, left
+
+
+def _is_tried(trials: Collection[Trial]) -> Callable[[Trial], bool]:
+    """Whether a trial's model was tried: a mechanism, a variant that stands for one that was not,
+    or one with recipes of its own; by one recipe beside its mechanism it is an ablation.
+    """
+    recipes: dict[str, set[str]] = {}
+    for t in trials:
+        recipes.setdefault(t.mechanism, set()).add(t.own)
+    return lambda t: (
+        t.mechanism.partition("[")[0] not in recipes.keys() - {t.mechanism}
+        or len(recipes[t.mechanism]) > 1
+    )
 
 
 def _same_data(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
@@ -183,11 +193,11 @@ def _same_data(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
     )
 
 
-def _against_common(of: Task, trials: Sequence[Trial]) -> tuple[Tried, int]:
+def _against_common(of: Task, trials: Sequence[Trial]) -> list[Tried]:
     """Against the common recipe, today's or a former one, that more mechanisms have finished with.
 
-    Of equals, that against which more was tried. Left out, and counted, is what changes more of
-    that than of another common recipe: it was tried against that.
+    Of equals, that against which more was tried. What changes more of that than of another common
+    recipe was tried against the other, and stands beside it.
     """
     every = (of.recipe, *of.former)
     # A ceiling of epochs is nothing that was tried.
@@ -205,10 +215,14 @@ def _against_common(of: Task, trials: Sequence[Trial]) -> tuple[Tried, int]:
         finished = {t.mechanism for t, c in pairs if not math.isnan(t.dev) and not c[common]}
         return len(finished), sum(against(common))
 
-    common = max(every, key=rank)
-    mine = [
-        replace(t, recipe=", ".join(c[common]) or COMMON)
-        for t, c, fits in zip(trials, changed, against(common), strict=True)
-        if fits
-    ]
-    return Tried(of, tuple(mine), common), len(trials) - len(mine)
+    found, left = [], set(range(len(trials)))
+    for common in sorted(every, key=rank, reverse=True):
+        mine = {at for at, fits in enumerate(against(common)) if fits} & left
+        left -= mine
+        usual = {at for at, c in enumerate(changed) if not c[common]} if mine else set()
+        named = [
+            replace(trials[at], recipe=", ".join(changed[at][common]) or COMMON)
+            for at in sorted(mine | usual)
+        ]
+        found += [Tried(of, tuple(named), common)] if named else []
+    return found

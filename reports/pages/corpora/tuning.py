@@ -60,22 +60,27 @@ def judged(one: Tried) -> list[Judged]:
 
     The mechanisms are the replicates. They share a dev split, so what they have in common with it
     is in the mean and not in its error: the test finds a difference rather too easily than too
-    rarely. Holm's is over all recipes of the task, on whatever machine they were tried.
+    rarely. Holm's is over all recipes of the task, each once, on whatever machine it was tried.
     """
     pairs = _pairs(one)
-    tests = [_test(both) for both in pairs.values()]
-    more = [_test(both) for other in one.others for both in _pairs(other).values()]
-    adjusted = holm([judged_p(d) for d in (*tests, *more)])[: len(tests)]
+    tests = {recipe: _test(both) for recipe, both in pairs.items()}
+    family: dict[str, float] = {}
+    for other in one.others:
+        for recipe, both in _pairs(other).items():
+            own, p = other.own[recipe], judged_p(_test(both))
+            family[own] = min(p, family.get(own, p))
+    family |= {one.own[recipe]: judged_p(test) for recipe, test in tests.items()}
+    adjusted = dict(zip(family, holm(list(family.values())), strict=True))
     higher = HIGHER_IS_BETTER.get(one.metric, True)
     return [
         Judged(
             recipe,
             {m: a - b for m, (a, b) in both.items()},
-            difference,
-            p,
-            accuracy_verdict(difference, higher, None, p),
+            tests[recipe],
+            p := adjusted[one.own[recipe]],
+            accuracy_verdict(tests[recipe], higher, None, p),
         )
-        for (recipe, both), difference, p in zip(pairs.items(), tests, adjusted, strict=True)
+        for recipe, both in pairs.items()
     ]
 
 
@@ -168,7 +173,8 @@ def section(found: Sequence[Tried], place: Output) -> Shown:
 
 def _task(one: Tried, place: Output) -> Shown:
     verdicts = judged(one)
-    name, shown = f"tuning-{file_name(one.task.name)}", says([sentence(one, verdicts)])
+    named = f"{one.task.name} {one.former}".rstrip()
+    name, shown = f"tuning-{file_name(named)}", says([sentence(one, verdicts)])
     if verdicts:
         points, base = one.unit.of_differences.strip(), "former" if one.former else "common"
         draw = partial(

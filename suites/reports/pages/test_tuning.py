@@ -135,17 +135,16 @@ def test_trials_against_a_former_common_recipe_stay_what_they_were() -> None:
     assert one.former == "dropout=0.3"
 
 
-def test_trials_against_another_common_recipe_are_left_out_and_told() -> None:
+def test_trials_against_another_common_recipe_have_a_table_of_their_own() -> None:
     sick = task("sick_relatedness")
     then = [run(m, BASE[m], sick.name, dropout=0.3) for m in MECHANISMS]
     worse = [run(m, BASE[m] - UP[m], sick.name, dropout=0.3, rate=2e-3) for m in MECHANISMS]
     later = [run(m, BASE[m] + UP[m], sick.name, rate=2e-3) for m in MECHANISMS]
-    (one,), left = trials.tried([*then, *worse, *later])
+    (one, another), left = trials.tried([*then, *worse, *later])
     assert one.recipes == ["common recipe", "rate=0.002"]
-    assert left == [
-        "sick_relatedness: 6 of 18 trials have another common recipe than the others; left out: "
-        "give them a journal of their own"
-    ]
+    assert (another.former, another.recipes, left) == ("", ["rate=0.002"], [])
+    assert tuning.judged(another) == [], "nothing to compare it with"
+    assert set(one.budgets.values()) == set(another.budgets.values()) == {3}
     found = tuning.judged(one)
     assert [j.verdict for j in found] == ["worse"]
     said = tuning.sentence(one, found)
@@ -154,6 +153,11 @@ def test_trials_against_another_common_recipe_are_left_out_and_told() -> None:
         "former common recipe (dropout=0.3): "
     )
     today = [run(m, BASE[m] + UP[m], sick.name) for m in MECHANISMS]
+    (one, another), _ = trials.tried([*then, *worse, *later, *today])
+    assert one.recipes == ["common recipe", "dropout=0.3", "rate=0.002"]
+    assert (another.recipes, another.former) == (["common recipe", "rate=0.002"], "dropout=0.3")
+    down = {m: -gain for m, gain in UP.items()}
+    assert tuning.judged(another)[0].singles == pytest.approx(down)
     (one,), _ = trials.tried([*then, *worse, *today])
     (said,) = edges.replaced(one, {**sick.recipe.as_dict(), "dropout": 0.3, "epochs": 7})
     assert said.startswith(
@@ -240,6 +244,23 @@ def test_a_variant_stands_for_a_mechanism_that_was_not_tried_itself() -> None:
     assert not left
     assert found[0].mechanisms == ["mtsa", "disa[scale=identity]"]
     assert set(found[0].budgets.values()) == {2}
+
+
+def test_a_variant_with_recipes_of_its_own_stands_beside_its_mechanism() -> None:
+    both = [run("mtsa", 0.5, rate=r) for r in (1e-3, 2e-3)]
+    form = [{**r, "model": "mtsa.fused[scale_t=identity]"} for r in both]
+    (one,), left = trials.tried([*both, *form])
+    assert (one.budgets, left) == ({"mtsa": 2, "mtsa[scale_t=identity]": 2}, [])
+
+
+def test_a_recipe_that_was_tried_on_two_machines_counts_once_by_holm() -> None:
+    some = [*runs({}), *runs(UP, rate=2e-3), *runs(NOISE, dropout=0.4)]
+    there = [{**r, "fingerprint": "other"} for r in some if "bi_lstm" not in r["model"]]
+    more = [{**r, "fingerprint": "other"} for r in runs(UP, rate=3e-3)]
+    here, other = (tuning.judged(one) for one in trials.tried([*some, *there, *more])[0])
+    assert [j.recipe for j in other] == ["dropout=0.4", "rate=0.002", "rate=0.003"]
+    (up,) = (j for j in here if j.recipe == "rate=0.002")
+    assert up.adjusted_p == pytest.approx(3 * up.difference.p, rel=1e-6), "of three recipes"
 
 
 def test_the_table_and_the_figure_are_in_the_metrics_unit() -> None:
