@@ -180,7 +180,7 @@ def _gave(one: Tried, j: Judged) -> str:
 
 def of_tuning(found: Sequence[Tried]) -> list[str]:
     """All that a reader must know of the grids, the common recipes being those of today."""
-    return [
+    lines = (
         line
         for one in found
         for line in (
@@ -190,7 +190,8 @@ def of_tuning(found: Sequence[Tried]) -> list[str]:
             *worst_for(one),
             *to_follow(one),
         )
-    ]
+    )
+    return list(dict.fromkeys(lines))  # a task's grid is the same against a former common recipe
 
 
 def of_conclusion(c: Conclusion, every: Iterable[Tried]) -> list[str]:
