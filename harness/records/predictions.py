@@ -28,6 +28,8 @@ FOLDER = "predictions"
 """Beside the sessions' files of a journal."""
 PACKED = ".predictions.tar.xz"
 """Behind the name of a journal, as `harness.records.journal.PACKED`."""
+_FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 1, "lp": 1, "pb": 1}]
+"""For numbers of two bytes."""
 CERTAIN = 255
 """A probability of 1, as it is kept."""
 
@@ -270,11 +272,11 @@ def pack(folder: Path, place: Path, records: Iterable[Mapping[str, Any]]) -> fro
         target.unlink(missing_ok=True)
         return frozenset()
     packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:xz", preset=9) as tar:
+    with tarfile.open(fileobj=packed, mode="w") as tar:
         for name, content in sorted(contents.items()):
             info = tarfile.TarInfo(name)
             info.size = len(content)
             tar.addfile(info, io.BytesIO(content))
-    replace_file(target, packed.getbuffer())
+    replace_file(target, lzma.compress(packed.getbuffer(), filters=_FILTERS))
     _unpacked.cache_clear()
     return frozenset(contents)

@@ -28,8 +28,12 @@ SAMPLES = ("samples", "beside_samples")
 """Of them only their number is read: medians and ratios stand beside them."""
 OF_EPOCH = ("loss", "seconds", "judging", "passes")
 """No epoch is chosen by them: times, and a loss that is only looked at."""
+OF_EPOCH_DIGITS = 3
+"""Kept of those: there are more epochs than anything else, and medians are read of them."""
+CURVE_DIGITS = 5
+"""Kept of what else an epoch has: scores, more than any page shows."""
 DIGITS = 4
-"""Kept of a sample, and of those, which is more than a clock can tell twice."""
+"""Kept of a sample, which is more than a clock can tell twice."""
 MEASURED = ("time", "anchor", "memory", "margin", "run", "calibration")
 """Kinds of which there are so many that their numbers' digits are most of what is published."""
 MEASURED_DIGITS = 8
@@ -95,7 +99,11 @@ def _short(record: Mapping[str, Any], said: frozenset[str]) -> dict[str, Any]:
     short = {k: _rounded(record[k]) for k in SAMPLES if isinstance(record.get(k), list)}
     if isinstance(epochs := record.get("epochs"), list):
         short["epochs"] = [
-            {k: _rounded(v) if k in OF_EPOCH else v for k, v in epoch.items()} for epoch in epochs
+            {
+                k: _rounded(v, OF_EPOCH_DIGITS if k in OF_EPOCH else CURVE_DIGITS)
+                for k, v in epoch.items()
+            }
+            for epoch in epochs
         ]
     kept = {**record, **short}
     if record["kind"] in MEASURED:

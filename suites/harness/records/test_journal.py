@@ -65,7 +65,7 @@ def test_only_what_is_read_is_published(tmp_path: Path) -> None:
     first.close()
     second = journal.Writer(tmp_path, {"plan": 2})
     new = {**_time_record("new"), "code": "new", "fingerprint": "f"}
-    epoch = {"epoch": 1, "loss": 0.123456, "dev": {"accuracy": 0.123456}, "seconds": 12.3456}
+    epoch = {"epoch": 1, "loss": 0.123456, "dev": {"accuracy": 0.12345678}, "seconds": 12.3456}
     more = {"samples": [0.123456, 3], "median": 0.12345678912, "epochs": [epoch]}
     second.append({**new, **more, "test": {"mse": 0.12345678912}})
     second.append({**_time_record("other"), "code": "old", "fingerprint": "another machine"})
@@ -79,7 +79,9 @@ def test_only_what_is_read_is_published(tmp_path: Path) -> None:
     assert read.records[0]["samples"] == [0.1235, 3]
     assert read.records[0]["median"] == 0.12345679
     assert read.records[0]["test"] == {"mse": 0.12345678912}, "two runs of one value tell it"
-    assert read.records[0]["epochs"] == [{**epoch, "loss": 0.1235, "seconds": 12.35}]
+    assert read.records[0]["epochs"] == [
+        {"epoch": 1, "loss": 0.123, "dev": {"accuracy": 0.12346}, "seconds": 12.3}
+    ]
 
 
 def test_of_a_calibration_the_medians_are_published(tmp_path: Path) -> None:
