@@ -30,7 +30,7 @@ OF_EPOCH = ("loss", "seconds", "judging", "passes")
 """No epoch is chosen by them: times, and a loss that is only looked at."""
 OF_EPOCH_DIGITS = 3
 """Kept of those: there are more epochs than anything else, and medians are read of them."""
-CURVE_DIGITS = 5
+CURVE_DIGITS = 6
 """Kept of what else an epoch has: scores, more than any page shows."""
 DIGITS = 4
 """Kept of a sample, which is more than a clock can tell twice."""

@@ -36,20 +36,24 @@ tried with as many more (``plans/tuning-more.toml``, published; ReSA on SICK lat
 ``plans/tuning-resa.toml``), and each with one dropout more where the best was at the edge of the
 grid (``plans/tuning-edges.toml``)."""
 LATER = ("none", "mtsa_released", "disa", "bi_lstm", "multi_cnn", "msmsa", "resa")
+FORMS = ("multi_head[positions=none]", "multi_head_relu", "multi_head_released")
+"""Of multi-head attention, tried with as many later (``plans/tuning-forms.toml``)."""
 
 
-def tried(more: int) -> Mapping[str, int]:
+def tried(more: int, *models: str) -> Mapping[str, int]:
     """How many recipes each mechanism was tried with: the same number each.
 
     Parameters
     ----------
     more : int
         Than `ALIKE`.
+    models : str
+        Tried with as many, besides the nine mechanisms.
     """
-    return MappingProxyType(dict.fromkeys((*EARLIER, *LATER), ALIKE + more))
+    return MappingProxyType(dict.fromkeys((*EARLIER, *LATER, *models), ALIKE + more))
 
 
-TUNED, TUNED_ON = tried(6), "trec"
+TUNED, TUNED_ON = tried(6, *FORMS, "biblosa_released"), "trec"
 """How many recipes were tried, and on which task; its common one is that of all sentences."""
 
 PAPER = Recipe(

@@ -84,7 +84,7 @@ class Task:
     # How many recipes were tried for a mechanism (another form of it has its options behind the
     # name) before the common one was settled on.
     tuned: Mapping[str, int] = field(default_factory=dict)
-    # Common recipes of former times, whose place a better one has taken.
+    # Common recipes of former times, the oldest first, whose place a better one has taken.
     former: tuple[Recipe, ...] = ()
     pairs: bool = False  # whether an example is two sentences
     one_test_set: bool = False  # whether all seeds are tested on the same examples

@@ -137,15 +137,17 @@ def apart(one: Tried) -> str:
 
 
 def replaced(one: Tried, recipe: Mapping[str, Any]) -> list[str]:
-    """That a recipe is a former common one, and by what today's was found to be better."""
+    """That a recipe is a former common one, and what a later one was found to gain."""
     if not one.former or changes(without_ceilings(recipe), one.base):
         return []
-    today = ", ".join(changes(one.task.recipe.as_dict(), one.base))
+    every = [*one.task.former, one.task.recipe]
+    later = every[every.index(one.base) + 1 :]
+    names = {", ".join(changes(each.as_dict(), one.base)) for each in later}
     return [
-        f"{one.task.name}: {one.former} is the common recipe no more: {today} in its place "
+        f"{one.task.name}: {one.former} is the common recipe no more: {j.recipe} in its place "
         f"{_gave(one, j)}"
         for j in judged(one)
-        if j.recipe == today and j.verdict == BETTER
+        if j.recipe in names and j.verdict == BETTER
     ]
 
 

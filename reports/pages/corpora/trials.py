@@ -196,10 +196,11 @@ def _same_data(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
 def _against_common(of: Task, trials: Sequence[Trial]) -> list[Tried]:
     """Against the common recipe, today's or a former one, that more mechanisms have finished with.
 
-    Of equals, that against which more was tried. What changes more of that than of another common
-    recipe was tried against the other, and stands beside it.
+    Of equals, that against which more was tried, then the newest that another has replaced, which
+    was tried against it. What changes more of that than of another common recipe was tried against
+    the other, and stands beside it.
     """
-    every = (of.recipe, *of.former)
+    every = (*reversed(of.former), of.recipe)
     # A ceiling of epochs is nothing that was tried.
     changed = [
         {r: changes({**t.settings, **{c: getattr(r, c) for c in CEILINGS}}, r) for r in every}
