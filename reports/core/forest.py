@@ -180,7 +180,8 @@ def dress(axes: Axes, names: Sequence[str], xlabel: str, centre: float | None = 
     if centre is not None:
         axes.axvline(centre, color="0.4", linewidth=1, zorder=0)
     axes.grid(visible=False)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=5, min_n_ticks=3))
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=4, min_n_ticks=2))
+    axes.tick_params(axis="x", labelsize=8)
 
 
 def ties_shown(

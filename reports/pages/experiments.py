@@ -31,7 +31,7 @@ from reports.pages.corpora.edges import known_beside
 from reports.pages.size.accuracy import verdict_cell
 
 WORDS = (0, 1, 2, 3)
-FEW = 6
+FEW = 8
 """Comparisons of a family up to which each is told in its line."""
 UNSEEN = "without seen test examples"
 """Those that stand in the training set: what becomes of the verdicts without them."""
