@@ -567,10 +567,12 @@ def test_trials_that_are_known_since_count_and_on_which_task_they_were() -> None
     assert said("sick_relatedness", "disa.chunked", 9, dropout=0.3) == [], "a former common recipe"
     assert said("sick_relatedness", "disa.chunked", 9, dropout=0.25) != []
     # What records told of a form was its mechanism's, nine on TREC at the time and ten now.
+    form = "mtsa.fused[scale_t=identity]"
     for told in (9, 10):
-        (line,) = said("trec", f"{B}[positions=none]", told, patience=25)
-        assert line.startswith("unequal tuning budgets: 0 recipes were tried for ")
-    (line,) = said("trec", f"{B}[positions=none]", 4)
+        (line,) = said("trec", form, told, patience=25)
+        assert line.startswith(f"unequal tuning budgets: 0 recipes were tried for {form} (")
+        assert said("trec", f"{B}[positions=none]", told) == [], "tried with ten of its own since"
+    (line,) = said("trec", form, 4)
     assert ": 4 recipes were tried for " in line
     assert said("ud_ewt", f"{B}[positions=none]", 3)[0].startswith(
         "unequal tuning budgets: 3 recipes were tried for "
