@@ -160,6 +160,10 @@ def test_trials_against_another_common_recipe_have_a_table_of_their_own() -> Non
     assert one.recipes == ["common recipe", "dropout=0.05", "rate=0.002"]
     assert (another.recipes, another.former) == (["common recipe", "rate=0.002"], "")
     assert tuning.judged(another)[0].singles == pytest.approx(dict.fromkeys(MECHANISMS, 0.0))
+    told = edges.of_tuning([one, another])
+    edge = "sick_relatedness: dropout 0.05 is the smallest that was tried (0.05, 0.3)"
+    assert len(told) == len(set(told))
+    assert [line.startswith(edge) for line in told].count(True) == 1, "of both tables once"
     (one,), _ = trials.tried([*then, *worse, *today])
     (said,) = edges.replaced(one, {**sick.recipe.as_dict(), "dropout": 0.3, "epochs": 7})
     no_more = "sick_relatedness: dropout=0.3 is the common recipe no more: dropout="
