@@ -33,7 +33,9 @@ TIES = "What can't be told apart over corpora"
 """Needs no table to be told."""
 
 
-FIRST = ("Printed accuracies beside measured ones", "Recipes that were tried for the common one")
+PRINTED = "Printed accuracies beside measured ones"
+TRIED = "Recipes that were tried for the common one"
+FIRST = (PRINTED, TRIED)
 """Beside what was declared; all else has a page of its own."""
 
 
@@ -46,7 +48,7 @@ def sections(source: Source) -> list[tuple[str, str]]:
     pages = _pages(source)
     found: dict[str, list[str]] = {}
     if "|" in (body := text_of(beside(pages, PlainOutput()))):
-        found[FIRST[0]] = [body]
+        found[PRINTED] = [body]
     for page in pages:
         elsewhere = page.device.of_others("run")
         for title, piece in _pieces(page).items():
@@ -78,7 +80,7 @@ def _pieces(page: Corpora) -> dict[str, Shown]:
         "Heads of one scale beside heads of several": (
             page.scales() if page.scaled else Shown("", "")
         ),
-        FIRST[1]: page.tried(),
+        TRIED: page.tried(),
     }
 
 

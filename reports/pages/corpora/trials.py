@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from harness.errors import UsageError
@@ -33,7 +34,7 @@ class Trial:
     at: str
     recipe: str = ""
 
-    @property
+    @cached_property
     def own(self) -> str:
         """Digest of the recipe that was tried: a ceiling of epochs is nothing that was."""
         return digest(without_ceilings(self.settings))
@@ -88,8 +89,8 @@ class Tried:
         return sorted({t.recipe for t in self.trials}, key=lambda name: (name != COMMON, name))
 
     @property
-    def own(self) -> dict[str, str]:
-        """Of its names the digest of each recipe, which is the same against another common one."""
+    def digests(self) -> dict[str, str]:
+        """Of each recipe by its name here; the same where it was tried against another one."""
         return {t.recipe: t.own for t in self.trials}
 
     @property
@@ -159,10 +160,10 @@ def tried(
     every: list[tuple[tuple[Any, ...], Tried]] = []
     for at, trials in groups.items():
         name, shown = at[0], device in (None, at[-1])
-        own = list(filter(_is_tried(trials.values()), trials.values()))
-        whole = {t.mechanism for t in trials.values()}
-        if shown and (variants := sorted(whole - {t.mechanism for t in own})):
+        models, variants = _models(trials.values())
+        if shown and variants:
             left.append(f"{name}: {', '.join(variants)}: variants of what was tried; left out")
+        own = [t for t in trials.values() if t.mechanism in models]
         every += [(at, one) for one in _against_common(task(name), own)]
     found = []
     for at, here in every:
@@ -172,17 +173,16 @@ def tried(
     return found, left
 
 
-def _is_tried(trials: Collection[Trial]) -> Callable[[Trial], bool]:
-    """Whether a trial's model was tried: a mechanism, a variant that stands for one that was not,
-    or one with recipes of its own; by one recipe beside its mechanism it is an ablation.
+def _models(trials: Iterable[Trial]) -> tuple[set[str], list[str]]:
+    """Models that were tried, and variants that were not: by one recipe beside its mechanism it
+    is an ablation.
     """
     recipes: dict[str, set[str]] = {}
     for t in trials:
         recipes.setdefault(t.mechanism, set()).add(t.own)
-    return lambda t: (
-        t.mechanism.partition("[")[0] not in recipes.keys() - {t.mechanism}
-        or len(recipes[t.mechanism]) > 1
-    )
+    wholes = {m: m.partition("[")[0] for m in recipes}
+    variants = [m for m, of in wholes.items() if of != m and of in recipes and len(recipes[m]) < 2]
+    return recipes.keys() - set(variants), sorted(variants)
 
 
 def _same_data(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
@@ -207,23 +207,23 @@ def _against_common(of: Task, trials: Sequence[Trial]) -> list[Tried]:
         for t in trials
     ]
 
-    def against(common: Recipe) -> list[bool]:
-        # A common recipe was tried against the others too.
-        return [not 0 < min(map(len, c.values())) < len(c[common]) for c in changed]
+    # A common recipe was tried against the others too.
+    fits = [{r for r in every if not 0 < min(map(len, c.values())) < len(c[r])} for c in changed]
 
     def rank(common: Recipe) -> tuple[int, int]:
         pairs = zip(trials, changed, strict=True)
         finished = {t.mechanism for t, c in pairs if not math.isnan(t.dev) and not c[common]}
-        return len(finished), sum(against(common))
+        return len(finished), sum(common in some for some in fits)
 
-    found, left = [], set(range(len(trials)))
-    for common in sorted(every, key=rank, reverse=True):
-        mine = {at for at, fits in enumerate(against(common)) if fits} & left
-        left -= mine
-        usual = {at for at, c in enumerate(changed) if not c[common]} if mine else set()
-        named = [
-            replace(trials[at], recipe=", ".join(changed[at][common]) or COMMON)
-            for at in sorted(mine | usual)
-        ]
-        found += [Tried(of, tuple(named), common)] if named else []
-    return found
+    ranked = sorted(every, key=rank, reverse=True)
+    first = [next(r for r in ranked if r in some) for some in fits]
+    tables = {
+        common: tuple(
+            replace(t, recipe=", ".join(c[common]) or COMMON)
+            for t, c, base in zip(trials, changed, first, strict=True)
+            if base == common or not c[common]
+        )
+        for common in ranked
+        if common in first
+    }
+    return [Tried(of, some, common) for common, some in tables.items()]

@@ -64,12 +64,14 @@ def judged(one: Tried) -> list[Judged]:
     """
     pairs = _pairs(one)
     tests = {recipe: _test(both) for recipe, both in pairs.items()}
-    family: dict[str, float] = {}
+    family: dict[str, float] = {}  # by the recipe's digest
     for other in one.others:
+        digests = other.digests
         for recipe, both in _pairs(other).items():
-            own, p = other.own[recipe], judged_p(_test(both))
-            family[own] = min(p, family.get(own, p))
-    family |= {one.own[recipe]: judged_p(test) for recipe, test in tests.items()}
+            at, p = digests[recipe], judged_p(_test(both))
+            family[at] = min(p, family.get(at, p))
+    digests = one.digests
+    family |= {digests[recipe]: judged_p(test) for recipe, test in tests.items()}
     adjusted = dict(zip(family, holm(list(family.values())), strict=True))
     higher = HIGHER_IS_BETTER.get(one.metric, True)
     return [
@@ -77,7 +79,7 @@ def judged(one: Tried) -> list[Judged]:
             recipe,
             {m: a - b for m, (a, b) in both.items()},
             tests[recipe],
-            p := adjusted[one.own[recipe]],
+            p := adjusted[digests[recipe]],
             accuracy_verdict(tests[recipe], higher, None, p),
         )
         for recipe, both in pairs.items()
