@@ -134,7 +134,7 @@ class Training(Where, Given):
         shown="DIR",
     )
     vectors: str | None = option(
-        "Word vectors: a GloVe-format file, a table of the data directory, none.",
+        "Word vectors: a GloVe-format file, a table of the data directory, two joined by &, none.",
         r.PLACE,
         "--vectors",
         shown="FILE",

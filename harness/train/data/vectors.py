@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from reprlib import repr as shortened
@@ -20,6 +20,8 @@ from harness.train.data.directory import VARIABLE, combined, digest_of, lines_of
 
 NO_VECTORS = "none"
 """``--vectors none``: all words start from random vectors."""
+AMONG = "&"
+"""``first&second``: the first table's vectors of the words that the second has too."""
 
 PADDING = 0
 """Row of the embedding table that stands for no word; all zeros."""
@@ -83,14 +85,20 @@ def no_vectors(width: int) -> Vectors:
 
 def vectors_digest(given: str, directory: Path | None = None) -> str:
     """`Vectors.digest` of the file that `read_vectors` would read, without reading vectors."""
-    return digest_of([_located(given, directory)])
+    return digest_of(_tables(given, directory))
 
 
 def canonical(given: str, directory: Path | None = None) -> str:
-    """One name for one table: its full name, or the whole path of another file."""
-    path = _located(given, directory).resolve()
-    inside = directory is not None and path.parent == (directory / "glove").resolve()
-    return _name(path) if inside else str(path)
+    """One name for one table: its full name, or the whole path of another file; of two, both."""
+    paths = [path.resolve() for path in _tables(given, directory)]
+    folder = None if directory is None else (directory / "glove").resolve()
+    return AMONG.join(_name(path) if path.parent == folder else str(path) for path in paths)
+
+
+def _tables(given: str, directory: Path | None) -> list[Path]:
+    """The file of a table, or those of ``first&second``; a file's own name may be such a one."""
+    parts = [given] if Path(given).is_file() else given.split(AMONG)
+    return [_located(part, directory) for part in parts]
 
 
 def _name(path: Path) -> str:
@@ -137,7 +145,8 @@ def read_vectors(
     ----------
     given : str
         A file, or the name of a table in the folder ``glove`` of the data directory, such as
-        ``top10k_100d`` or ``sick_840B_300d``.
+        ``top10k_100d`` or ``sick_840B_300d``; ``top10k_100d&sick_840B_300d`` is the first without
+        the words that the second has not.
     directory : Path, optional
         The data directory.
     needed : collection of str, optional
@@ -149,7 +158,24 @@ def read_vectors(
         If there is no such file or table, it can't be read, is empty or cut short, or a line is
         not of the format.
     """
-    path = _located(given, directory)
+    path, *others = _tables(given, directory)
+    found, content = _read(path, needed)
+    contents = [content]
+    for other in others:
+        second, content = _read(other, found.rows)
+        contents.append(content)
+        kept = {w: row for w, row in found.rows.items() if second.find(w) is not None}
+        found = replace(
+            found,
+            name=f"{found.name}{AMONG}{second.name}",
+            rows={word: row for row, word in enumerate(kept)},
+            matrix=found.matrix[list(kept.values())],
+        )
+    return replace(found, digest=combined(contents))
+
+
+def _read(path: Path, needed: Collection[str] | None) -> tuple[Vectors, bytes]:
+    """The table of a file, without its digest; and the SHA-256 of its content."""
     hashed = hashlib.sha256()
     lines = _hashed_lines(path, hashed)
     first = next(lines, None)
@@ -167,7 +193,7 @@ def read_vectors(
             lines = chain([first], lines)
         words, matrix, cased = _plain(path, lines, forms)
     rows = {word: row for row, word in enumerate(words)}
-    return Vectors(_name(path), rows, matrix, cased, combined([hashed.digest()]))
+    return Vectors(_name(path), rows, matrix, cased, ""), hashed.digest()
 
 
 def _hashed_lines(path: Path, hashed: hashlib._Hash) -> Iterator[Line]:

@@ -70,14 +70,20 @@ def _of_one_cause(first: ModelRuns, second: ModelRuns) -> str | None:
     return None if cause not in ("vectors", "examples") and len(texts) > 1 else cause
 
 
-def _fullness(model: ModelRuns) -> tuple[float, int, int, int, str]:
+def _fullness(model: ModelRuns) -> tuple[float, int, int, int, float, str]:
     """It is largest for what comes nearest to a paper's setting."""
     setting = setting_of(model)
     patience, vectors = setting["patience"], setting["vectors"]
     components = COMPONENTS.search(vectors)
     steps = math.inf if patience == ALL else patience
     size = int(components[1]) if components else 0
-    return steps, setting.get("examples", 0), setting["width"], size, vectors
+    return steps, setting.get("examples", 0), setting["width"], size, _words(model) or 0, vectors
+
+
+def _words(model: ModelRuns) -> float | None:
+    """Share of the running words that have a vector; None where no record tells."""
+    told = model.runs[0].get("coverage") or {}
+    return told["covered_running"] / told["running_words"] if told.get("running_words") else None
 
 
 def causes(tasks: Iterable[Sequence[TaskRuns]]) -> list[tuple[str, TaskRuns, Against]]:
@@ -87,7 +93,7 @@ def causes(tasks: Iterable[Sequence[TaskRuns]]) -> list[tuple[str, TaskRuns, Aga
     -------
     list of (str, TaskRuns, Against)
         The cause, and the pair with what was trained by the fuller setting first: all steps, more
-        examples, the wider, vectors of more components.
+        examples, the wider, vectors of more components; of as many, those of more words.
     """
     found, corpora = [], dict[str, list[TaskRuns]]()
     for recipes in tasks:
@@ -105,9 +111,10 @@ def causes(tasks: Iterable[Sequence[TaskRuns]]) -> list[tuple[str, TaskRuns, Aga
 def over(machines: Sequence[Iterable[Sequence[TaskRuns]]]) -> list[tuple[str, TaskRuns, Against]]:
     """What each machine shows by itself, and only then what two of them do: `causes`."""
 
-    def asked(one: tuple[str, TaskRuns, Against]) -> tuple[str, str, str]:
+    def asked(one: tuple[str, TaskRuns, Against]) -> tuple[str, ...]:
         cause, _, pair = one
-        return cause, pair.model.task, pair.model.model
+        both = (called(cause, setting_of(m)) for m in (pair.model, pair.other))
+        return pair.model.task, pair.model.model, *both
 
     found = [one for tasks in machines for one in causes(tasks)]
     told = {asked(one) for one in found}
@@ -124,12 +131,21 @@ def apart_of(*both: ModelRuns) -> bool:
     return not one & other
 
 
+def _told(cause: str, model: ModelRuns) -> str:
+    """`called`; of word vectors also how many of the running words have one."""
+    said = called(cause, setting_of(model))
+    words = _words(model)
+    if cause != "vectors" or words is None:
+        return said
+    return f"{said} ({100 * words:.0f} % of the words)"
+
+
 def table(found: Sequence[tuple[str, TaskRuns, Against]]) -> Saved:
     """Numbers, and texts."""
     rows, flat = [], []
     for cause, of, pair in found:
         both = (pair.model, pair.other)
-        one, other = (called(cause, setting_of(m)) for m in both)
+        one, other = (_told(cause, m) for m in both)
         apart = apart_of(*both)
         steps = ["unknown" if m.steps is None else f"{m.steps:,.0f}" for m in both]
         rows.append(

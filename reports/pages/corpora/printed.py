@@ -15,6 +15,7 @@ from harness.experiments.allowed import one_word_without_key
 from harness.experiments.conclusion import Conclusion
 from harness.experiments.replicates import BEST_ON_TEST
 from harness.registry import builtins
+from harness.train.data.vectors import AMONG
 from harness.train.task import known_tasks, tasks
 from reports.core.forest import Line, Panel, forests
 from reports.core.printed_values import PrintedAccuracy, printed_accuracy, row_of
@@ -152,13 +153,17 @@ def _alike(name: str, here: Any, there: Any) -> bool:
 def beside(
     tasks: Iterable[Sequence[TaskRuns]], conclusions: Sequence[Conclusion] = ()
 ) -> list[Beside]:
-    """Every model in its own configuration that a paper prints, by every recipe of its task."""
+    """Every model in its own configuration that a paper prints, by every recipe of its task.
+
+    Without what was trained by vectors of fewer words than there are: it asks for a cause.
+    """
     return [
         Beside(of, one, printed, unseen(one, conclusions))
         for recipes in tasks
         for of in recipes
         for one in of.models
         if not one.variant
+        and AMONG not in str(one.runs[0].get("vectors"))
         and (printed := printed_accuracy(of.name, one.metric, one.mechanism)) is not None
     ]
 

@@ -18,6 +18,7 @@ from suites.support import comparisons
 from suites.support.comparisons import HIGH, LOW, A, B
 
 PAPER = task("trec").recipes["paper"].recipe_for("mtsa")
+CUT = "a_10d&b_30d"
 PATIENT = replace(PAPER, patience=20)
 
 
@@ -47,6 +48,23 @@ def test_the_fuller_setting_is_first_whatever_the_order(turned: bool) -> None:
     assert found(*([few, many] if turned else [many, few])) == [
         ("vectors", "vectors glove_300d", "vectors top10k_100d_int8", 3.0)
     ]
+
+
+def test_of_vectors_it_is_told_how_many_words_have_one_and_those_of_more_are_the_fuller() -> None:
+    """Three tables: more components of half of the words, and of as many components two."""
+
+    def of(vectors: str, covered: int, mean: float) -> list[dict[str, Any]]:
+        told = {"coverage": {"covered_running": covered, "running_words": 1000}}
+        return [{**r, **told} for r in trained("mtsa.fused", PATIENT, mean=mean, vectors=vectors)]
+
+    few, many, wide = of(CUT, 515, 0.9), of("a_10d", 902, 0.92), of("b_30d", 520, 0.93)
+    assert found(few, many, wide) == [
+        ("vectors", "vectors b_30d (52 % of the words)", "vectors a_10d (90 % of the words)", 1.0),
+        ("vectors", "vectors b_30d (52 % of the words)", f"vectors {CUT} (52 % of the words)", 3.0),
+        ("vectors", "vectors a_10d (90 % of the words)", f"vectors {CUT} (52 % of the words)", 2.0),
+    ]
+    tasks = tasks_by_recipe([*few, *many])
+    assert [one.model.runs[0]["vectors"] for one in printed.beside(tasks)] == ["a_10d"]
 
 
 def test_two_changes_another_change_another_model_and_other_data_are_no_cause() -> None:
@@ -82,18 +100,20 @@ def test_only_the_seeds_of_both_are_compared() -> None:
 
 
 def test_two_machines_show_what_neither_does_alone() -> None:
-    """Of SUBJ one machine trained both widths, of TREC each machine one."""
+    """Of SUBJ one machine trained widths 600 and 300, the other 300 and 150; of TREC each one."""
 
     def on(machine: str, width: int, name: str, mean: float) -> list[dict[str, Any]]:
         runs = trained("mtsa.fused", replace(PATIENT, width=width), name, mean)
         return [run | {"fingerprint": machine} for run in runs]
 
     first = [*on("a", 600, "trec", 0.94), *on("a", 600, "subj", 0.9), *on("a", 300, "subj", 0.8)]
-    second = [*on("b", 300, "trec", 0.92), *on("b", 300, "subj", 0.7)]
+    second = [*on("b", 300, "trec", 0.92), *on("b", 300, "subj", 0.7), *on("b", 150, "subj", 0.6)]
     machines = [tasks_by_recipe(runs) for runs in (first, second)]
     _, texts = causes.table(causes.over(machines))
     assert [(row[""], row["difference [95 %]"][:6], row["over"]) for row in texts] == [
         ("subj (%): mtsa.fused", "+10.00", "5 paired seeds"),
+        ("subj (%): mtsa.fused", "+10.00", "5 paired seeds"),
+        ("subj (%): mtsa.fused", "+30.00", "5 paired seeds, on two machines"),
         ("trec (%): mtsa.fused", "+2.00 ", "5 paired seeds, on two machines"),
     ]
 

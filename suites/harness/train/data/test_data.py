@@ -39,6 +39,7 @@ from harness.train.data.vectors import (
     coverage,
     no_vectors,
     read_vectors,
+    vectors_digest,
 )
 from harness.train.task import task
 from suites.support.command_line import here
@@ -323,6 +324,27 @@ def test_a_table_is_chosen_by_one_name_and_unknown_names_list_them(
     _refused(("no word vectors 'top10k_10'",), canonical, "top10k_10", folder)
     _refused(("no word vectors 'top10k_100d'", "--data"), read_vectors, "top10k_100d", None)
     _refused(("tables in ", ": none"), read_vectors, "top10k_100d", tmp_path)
+
+
+def test_of_two_tables_the_first_keeps_what_the_second_has_too(tmp_path: Path) -> None:
+    """Either way round: the same words, each by its own numbers, found as its own table finds."""
+    low = _write(tmp_path / "low.txt", "paris 1 2\nthe 3 4\nrare 5 6\nof 7 8\n")
+    high = _write(tmp_path / "high.txt", "Paris 1 2 3\nthe 4 5 6\nThe 7 8 9\nother 1 1 1\n")
+    both = f"{low}&{high}"
+    first = read_vectors(both)
+    assert list(first.rows) == ["paris", "the"]
+    np.testing.assert_array_equal(first.matrix, [[1, 2], [3, 4]])
+    assert first.find("THE") == 1
+    assert first.find("rare") is None
+    second = read_vectors(f"{high}&{low}")
+    assert list(second.rows) == ["Paris", "the", "The"]
+    np.testing.assert_array_equal(second.matrix, [[1, 2, 3], [4, 5, 6], [7, 8, 9]])
+    assert list(read_vectors(both, None, {"the", "of"}).rows) == ["the"]
+    assert first.digest == vectors_digest(both) != second.digest != read_vectors(str(low)).digest
+    assert (first.name, canonical(both)) == ("low&high", f"{low.resolve()}&{high.resolve()}")
+    _refused(("no word vectors 'none of it'",), read_vectors, f"{low}&none of it")
+    named = _write(tmp_path / "a&b.txt", "the 1\n")
+    assert read_vectors(str(named)).width == 1, "a file's own name"
 
 
 def test_coverage_counts_words_and_running_words(tmp_path: Path) -> None:
