@@ -79,7 +79,7 @@ def print_verdict(out: Console, v: Verdict, machine: str) -> None:
         where,
         v.reason,
         v.claim.note,
-        whose_text(v.claim),
+        whose_text(v.claim) or "counted on another machine" * bool(v.told_on),
         v.direction,
         v.hardware,
         f"page {v.page} of the report" if v.page else "",

@@ -32,8 +32,6 @@ from harness.experiments.preregistration import (
     run_keys,
 )
 from harness.experiments.replicates import (
-    EXPLORATORY,
-    LATE,
     Measured,
     Record,
     Ruled,
@@ -42,6 +40,7 @@ from harness.experiments.replicates import (
     by_test,
     first_line,
     is_paired,
+    late_text,
     measured,
     pairs_of,
     ruled,
@@ -231,7 +230,8 @@ class Conclusion:
         if self.overall is not None:
             said += self.overall.said
         if self.exploratory:
-            said = f"{EXPLORATORY}, {LATE}: {said}"
+            late = [f"{c.first} on {c.task}" for c in self.comparisons if c.exploratory]
+            said = f"{late_text(late, len(self.comparisons))}: {said}"
         return (
             f"{self.title}: {said}",
             *(c.sentence for c in self.comparisons if c.verdict in DECIDED),

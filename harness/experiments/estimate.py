@@ -219,10 +219,10 @@ class Sought:
     @property
     def count(self) -> str:
         """``18``, or why there is no number."""
-        if self.needed is None:
-            without = UNLIKE if self.unlike else "no number"
-            return "folds are given" if self.by_folds else without
-        return f"{self.needed:,}"
+        if self.needed is not None:
+            return f"{self.needed:,}"
+        why = ["folds are given"] * self.by_folds + [UNLIKE] * self.unlike
+        return ", ".join(why) or "no number"
 
     def short(self, unit: Unit) -> str:
         """`` (detectable 3.90 points; 24 seeds needed)``: behind the verdict in a table."""
@@ -274,9 +274,8 @@ def together_sought(several: Sequence[Sought]) -> str:
         said.append(f"{needed[0]:,}{most} seeds needed")
     if folds:
         said.append(f"{folds} by folds, which are given")
-    unlike = sum(one.unlike and not one.by_folds for one in several)
-    if unlike:
+    if unlike := sum(one.unlike for one in several):
         said.append(f"{unlike} of {UNLIKE}")
-    if none := len(several) - len(needed) - folds - unlike:
+    if none := sum(one.count == "no number" for one in several):
         said.append(f"{none} without a number of seeds")
     return f" ({'; '.join(said)})" if said else ""

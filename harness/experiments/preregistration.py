@@ -59,10 +59,17 @@ class _Place(NamedTuple):
         return self.stamp < other.stamp
 
 
+TRAINED = ("run", "attention")
+"""Kinds of records behind which a model was trained: a run, or to be looked at."""
+
+
 def _work(run: Record) -> tuple[str, ...]:
-    """What a run does, whatever machine and code did it, without its ceilings."""
+    """What a run does, whatever machine and code did it, and whatever ended it.
+
+    A longer patience goes on where a shorter one ended: what was seen of the one is seen of both.
+    """
     recipe = without_ceilings(run.get("recipe") or {})
-    settings = sorted((name, repr(value)) for name, value in recipe.items())
+    settings = sorted((name, repr(value)) for name, value in recipe.items() if name != "patience")
     drawn = (run.get(name) for name in ("model", "task", "seed", "fold"))
     return tuple(map(str, (*drawn, settings)))
 
@@ -86,7 +93,8 @@ class Order:
         A whole journal, as `harness.records.journal.read` gives it: those of one session in the
         order of its lines.
     elsewhere : iterable of mapping
-        Runs of other machines, where the journal's are told by machine.
+        Those of other machines of which a model was `TRAINED`, where the journal's are told by
+        machine.
     """
 
     def __init__(self, records: Iterable[Record], elsewhere: Iterable[Record] = ()) -> None:
@@ -114,7 +122,7 @@ class Order:
             self._note(run)
 
     def _note(self, record: Record) -> None:
-        if record["kind"] in ("run", "attention") and is_ok(record):
+        if record["kind"] in TRAINED and is_ok(record):
             self._doing.setdefault(_work(record), {})[str(record["key"])] = record
 
     def repeated(self, run: Record) -> list[Record]:

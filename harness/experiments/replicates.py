@@ -26,6 +26,9 @@ EXPLORATORY = "exploratory"
 """What is concluded from runs that are older than the question."""
 LATE = "declared after runs of it, or after runs that these repeat"
 """What makes a family exploratory."""
+FEW_LATE = 3
+"""Such comparisons of a family, not all of it, up to which they are named."""
+
 BEST_ON_TEST = "best over time on the test set"
 """What a test metric is called of a run whose epoch was chosen by it, as the papers do."""
 
@@ -323,6 +326,12 @@ def unit_of(metric: str) -> Unit:
 def by_test(design: Record) -> bool:
     """Whether a run's epoch was chosen by the test set, as the papers do."""
     return any(recipe["choose"] == "best-on-test" for recipe in design["recipes"])
+
+
+def late_text(late: Sequence[str], of: int) -> str:
+    """What is said before a family of so many comparisons, of which these are exploratory."""
+    which = f" ({', '.join(late)})" if len(late) <= FEW_LATE and len(late) < of else ""
+    return f"{EXPLORATORY}, {LATE}{which}"
 
 
 def first_line(

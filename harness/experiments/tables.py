@@ -343,7 +343,8 @@ def tied(found: Ties, units: str) -> list[str]:
         f"{len(found.pairs)} pairs; the smallest p that is possible is {found.least_p:.2g}"
     )
     groups = " | ".join(", ".join(group) for group in found.groups)
-    said = f"not told apart: {groups} ({how})"
+    alone = all(len(group) == 1 for group in found.groups)
+    said = f"{'all told apart' if alone else 'not told apart'}: {groups} ({how})"
     if not found.possible:
         said = (
             f"by mean rank: {groups}; no two can be told apart by their ranks with fewer than "

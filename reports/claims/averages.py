@@ -53,12 +53,12 @@ def difference_over_tasks(claim: Claim, device: DeviceFrames) -> Evidence:
     found: list[tuple[tuple[bool, bool, int, str], tuple[Conclusion, Overall, OverallRow, int]]]
     found = []
     for family, over in families:
-        early = not family.exploratory
         planned, at = family.record.get("plan") is not None, str(family.record.get("at"))
         for row in over.rows:
             if row.tasks.difference is None:
                 continue
             for sign, names in sides_of(claim, row.model, family.baseline):
+                early = not _late(family, row.model)
                 found.append(((early, planned, -sum(names), at), (family, over, row, sign)))
     if found:
         return _declared(claim, *max(found, key=lambda one: one[0])[1])
@@ -90,7 +90,14 @@ def _declared(
         judged_in(family),
     ]
     answer: Answer | None = None if decided(claim, row.verdict) else "undecided"
-    return of_difference(d, sign * unit.scale, f"{'; '.join(said)}.", keys_of(runs), answer)
+    late = f"{EXPLORATORY}: " * _late(family, row.model)
+    told = f"{late}{'; '.join(said)}."
+    return of_difference(d, sign * unit.scale, told, keys_of(runs), answer)
+
+
+def _late(family: Conclusion, model: str) -> bool:
+    """Whether one of a model's comparisons is exploratory."""
+    return any(c.exploratory for c in family.comparisons if c.first == model)
 
 
 def _of_two(first: str, second: str, family: Conclusion, task: str) -> Evidence:

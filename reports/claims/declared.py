@@ -40,19 +40,22 @@ def declared_for(claim: Claim, device: DeviceFrames) -> list[Declared]:
     p = claim.parameters
     found: dict[tuple[int, int], tuple[tuple[Any, ...], Declared]] = {}
     for family in device.conclusions:
-        at = str(family.record.get("at"))
         for c in family.comparisons:
             if c.task != p["task"] or c.metric != claim.metric:
                 continue
-            common = all(by_common_recipe(r) for r in _finished(c.runs))
             for sign, names in sides_of(claim, c.first, c.second) if c.difference else ():
-                near = -sum(names)
-                enough = c.verdict not in UNDECIDABLE
-                rank = (enough, not c.flaws, *c.standing[:2], near, common, c.together, at)
+                rank = _standing(family, c, names)
                 best = found.get(names)
                 if best is None or rank > best[0]:
                     found[names] = (rank, (family, c, sign))
     return [one for _, one in sorted(found.values(), key=lambda one: one[0], reverse=True)]
+
+
+def _standing(family: Conclusion, c: Comparison, names: tuple[int, int]) -> tuple[Any, ...]:
+    """What the first of several has the highest of: see `declared_for`; of such names of sides."""
+    common = all(by_common_recipe(r) for r in _finished(c.runs))
+    enough, at = c.verdict not in UNDECIDABLE, str(family.record.get("at"))
+    return (enough, not c.flaws, *c.standing[:2], -sum(names), common, c.together, at)
 
 
 def sides_of(claim: Claim, first: str, second: str) -> Iterator[tuple[int, tuple[int, int]]]:
@@ -98,7 +101,9 @@ def by_design(
     said += [f"In another form: {_said(whose, other)}" for whose, other, _ in others]
     void = bool(c.flaws or whole or c.verdict in UNDECIDABLE)
     answer: Answer | None = "undecided" if void or not decided(claim, c.verdict) else None
-    return of_difference(d, scale, f"{'. '.join(said)}.", keys_of(c.runs), answer)
+    names = next(n for turned, n in sides_of(claim, c.first, c.second) if turned == sign)
+    rank = _standing(family, c, names)
+    return of_difference(d, scale, f"{'. '.join(said)}.", keys_of(c.runs), answer, standing=rank)
 
 
 def decided(claim: Claim, verdict: str) -> bool:

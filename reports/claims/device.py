@@ -104,7 +104,7 @@ class DeviceFrames:
     """Records of one device, by the newest code only (`harness.records.journal.newest_code`)."""
 
     records: Sequence[Record]
-    elsewhere: Sequence[Record] = ()  # runs of other devices
+    elsewhere: Sequence[Record] = ()  # what was trained on other devices
     concluded: Callable[[], list[Conclusion]] | None = None  # where that was done already
     # All devices, itself among them.
     others: list[DeviceFrames] = field(default_factory=list, repr=False, compare=False)

@@ -11,6 +11,7 @@ from typing import Any
 
 from harness.case import parse
 from harness.experiments.conclusion import Conclusion
+from harness.experiments.preregistration import TRAINED
 from harness.stats import ALPHA, holm
 from reports.claims import arithmetic, averages, costs, models, retests
 from reports.claims.device import DeviceFrames
@@ -112,10 +113,10 @@ def ledger(
     every = load_claims() if claims is None else claims
     asked = [claim for claim in every if claim.kind not in ("audit", "not testable")]
     of_device = {key: _hardware(records) for key, records in records_by_device.items()}
-    runs = {k: [r for r in of if r["kind"] == "run"] for k, of in records_by_device.items()}
+    seen = {k: [r for r in of if r["kind"] in TRAINED] for k, of in records_by_device.items()}
     evidence, devices = {}, list[DeviceFrames]()
     for key, records in (records_by_device or {"": ()}).items():
-        elsewhere = [r for other, its in runs.items() if other != key for r in its]
+        elsewhere = [r for other, its in seen.items() if other != key for r in its]
         devices.append(DeviceFrames(records, elsewhere, (concluded or {}).get(key), devices))
     for key, device in zip(records_by_device or {"": ()}, devices, strict=True):
         measured = corrected(asked, [QUERIES[c.query](c, device) for c in asked])
@@ -128,11 +129,27 @@ def ledger(
             by_device = {"": AUDITS[claim.query](Asked(claim, known))}
         else:
             by_device = {key: one[claim.id] for key, one in evidence.items()}
+        told_on = _told_on(by_device) if claim.sort == "accuracy" else {}
         found += [
-            _verdict(claim, one, known, key, page_of, of_device.get(key, ""))
+            replace(
+                _verdict(claim, one, known, key, page_of, of_device.get(key, "")),
+                told_on=told_on.get(key, ""),
+            )
             for key, one in by_device.items()
         ]
     return found
+
+
+def _told_on(by_device: Mapping[str, Evidence]) -> dict[str, str]:
+    """By device where what it has measured is decided, if elsewhere: a model learns alike anywhere.
+
+    That of the highest standing decides, then that of the most records.
+    """
+    measured = {key: one for key, one in by_device.items() if math.isfinite(one.value)}
+    if len(measured) < 2:
+        return {}
+    best = max(measured, key=lambda key: (measured[key].standing, len(measured[key].keys)))
+    return {key: best for key in measured if key != best}
 
 
 def corrected(claims: Sequence[Claim], evidence: Sequence[Evidence]) -> list[Evidence]:
@@ -250,8 +267,8 @@ def _place(said: str) -> tuple[int, str]:
 def score(verdicts: Sequence[Verdict], device: str = "") -> dict[Sort, Counter[str]]:
     """Count the verdicts of one device, with those that need none, sort by sort: no sum is formed.
 
-    Checks of ours, claims that are tried on other data than the paper's, and those that another
-    claim's measurement decides too are not counted.
+    Checks of ours, claims that are tried on other data than the paper's, those that another
+    claim's measurement decides too, and accuracies that another device decides are not counted.
 
     Parameters
     ----------
@@ -261,7 +278,7 @@ def score(verdicts: Sequence[Verdict], device: str = "") -> dict[Sort, Counter[s
     mine = [v for v in verdicts if v.device in ("", device)]
     counts = {
         sort: Counter(
-            sorted((v.said for v in mine if v.claim.sort == sort and v.claim.counted), key=_place)
+            sorted((v.said for v in mine if v.claim.sort == sort and v.counted), key=_place)
         )
         for sort in SORTS
     }

@@ -22,6 +22,7 @@ from reports.claims.declared import (
     declared_for,
     keys_of,
     recipes_told,
+    sides_of,
 )
 from reports.claims.device import (
     DeviceFrames,
@@ -115,10 +116,9 @@ def accuracy_difference(claim: Claim, device: DeviceFrames) -> Evidence:
     if found is None:
         return Evidence(reason=f"no finished pair on {task}.", keys=keys, answer="undecided")
     d, unit = found.difference, unit_of(metric)
-    folds = any(fold >= 0 for _, fold in pairs)
     said = (
         f"{first.model} {unit.value(d.mean_first)}, {second.model} {unit.value(d.mean_second)} "
-        f"on {task} ({metric}), {d.count_first} paired {'folds' if folds else 'seeds'}"
+        f"on {task} ({metric}), {found.counted}"
     )
     answer: Answer | None = None
     for whole in selecting_everything((m.model, m.runs) for m in (first, second)):
@@ -142,16 +142,23 @@ def accuracy_difference(claim: Claim, device: DeviceFrames) -> Evidence:
     shown = d.low == d.high or not d.low <= 0 <= d.high
     open_ = "" if shown else sought(d, None, 1, bool(flaws)).short(unit)
     here = beside_printed(task, metric, {first.model: d.mean_first, second.model: d.mean_second})
-    told = "; ".join([f"{said}; p = {judged_p(d):.2g}{open_}", *here, how])
+    p_text = f"; p = {judged_p(d):.2g}{open_}" if not math.isnan(d.p) else ""
+    told = "; ".join([f"{said}{p_text}", *here, how])
     said = f"{EXPLORATORY}: {told}; declared in no family."
     scale = unit.scale if first.higher_is_better else -unit.scale
-    return of_difference(d, scale, said, keys, answer, p_value)
+    names = next(names for _, names in sides_of(claim, first.model, second.model))
+    runs = [*first.runs, *second.runs]
+    common, at = all(map(by_common_recipe, runs)), max(str(r.get("at")) for r in runs)
+    enough = d.count_first >= LEAST_SEEDS
+    rank = (enough, not flaws, False, False, -sum(names), common, 1, at)
+    return of_difference(d, scale, said, keys, answer, p_value, rank)
 
 
 def epoch_ratio(claim: Claim, device: DeviceFrames) -> Evidence:
     """Seconds per training epoch of the first over the second, paired by seed.
 
-    Parameters as of `accuracy_difference`.
+    Nothing is concluded where several runs were trained at a time, which slow each other, or where
+    a policy selects everything. Parameters as of `accuracy_difference`.
     """
     pairs = pairs_of(claim, device)
     if not pairs:
@@ -163,9 +170,14 @@ def epoch_ratio(claim: Claim, device: DeviceFrames) -> Evidence:
         f"{first['model']} over {second['model']}: {t} in seconds per epoch on "
         f"{claim.parameters['task']}"
     )
-    few = t.count < LEAST_SEEDS
-    said += f"; fewer than {LEAST_SEEDS} seeds." if few else "."
-    return Evidence(t.ratio, t.low, t.high, said, keys, answer="undecided" if few else None)
+    sides = [list(side) for side in zip(*pairs.values(), strict=True)]
+    crowded = sum(any(int(r.get("workers") or 1) > 1 for r in pair) for pair in pairs.values())
+    void = [f"fewer than {LEAST_SEEDS} seeds"] * (t.count < LEAST_SEEDS)
+    if crowded:
+        void.append(f"{crowded} of {t.count} pairs were trained beside other runs")
+    void += selecting_everything((str(side[0]["model"]), side) for side in sides)
+    said = "; ".join([said, *void])
+    return Evidence(t.ratio, t.low, t.high, f"{said}.", keys, answer="undecided" if void else None)
 
 
 def selected_shares(claim: Claim, device: DeviceFrames) -> Evidence:
@@ -250,15 +262,31 @@ def _over_sentences(claim: Claim, device: DeviceFrames, field: str, scale: float
         f"{newest['model']} on {newest['task']}, {len(runs)} seed{'s' * (len(runs) != 1)}, "
         f"{sentences} sentences"
     )
+    others = _elsewhere(field, p["number"], scale, [r for r in mine if r not in alike])
     keys = keys_of(runs)
     if len(runs) < LEAST_SEEDS:
-        few = f"{said}: fewer than {LEAST_SEEDS} seeds, nothing is concluded."
+        few = f"{said}: fewer than {LEAST_SEEDS} seeds, nothing is concluded{others}."
         return Evidence(mean, mean, mean, few, keys, answer="undecided")
     _, low, high = t_interval(mean, statistics.stdev(means), len(means))
     whole = selecting_everything([(newest["model"], runs)])
     answer: Answer | None = "undecided" if whole else None
-    told = f"{EXPLORATORY}: {'; '.join([said, *whole])}; declared nowhere."
+    told = f"{EXPLORATORY}: {'; '.join([said, *whole])}; declared nowhere{others}."
     return Evidence(mean, low, high, told, keys, answer=answer)
+
+
+def _elsewhere(field: str, number: str, scale: float, looked: Sequence[Record]) -> str:
+    """What looks at the same model found on other tasks, or by other recipes; empty without any."""
+    found: dict[str, dict[int, float]] = {}
+    for r in looked:
+        found.setdefault(str(r["task"]), {})[int(r["seed"])] = scale * float(
+            r[field][number]["mean"]
+        )
+    said = [
+        f"{statistics.fmean(by_seed.values()):+.3g} on {task} ({len(by_seed)} "
+        f"seed{'s' * (len(by_seed) != 1)})"
+        for task, by_seed in sorted(found.items())
+    ]
+    return f"; also looked at: {', '.join(said)}" if said else ""
 
 
 COMMAND = "attnbench verify --exact"

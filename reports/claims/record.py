@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -51,6 +51,8 @@ class Claim:
         Id of a claim that is judged by the very same measurement: it is counted there.
     lacks : {"hardware", "data", "not built", ""}
         What it takes to test what is not testable.
+    counted_as : str
+        The statement of that one.
     family : int
         Number of its ``[[family]]`` in the file: what the paper claims together.
     """
@@ -73,6 +75,7 @@ class Claim:
     whose: str = "paper"
     same_as: str = ""
     lacks: str = ""
+    counted_as: str = ""
     family: int = 0
 
     @property
@@ -99,14 +102,14 @@ class Claim:
 def whose_text(claim: Claim) -> str:
     """Why a claim is not counted; empty for one that is."""
     if claim.same_as:
-        return f"counted as {claim.same_as}, whose measurement this is"
+        return f"counted as “{claim.counted_as}”, whose measurement this is"
     return {
         "ours": "ours: no paper states it",
         "elsewhere": "not counted: the paper states it of other data",
     }.get(claim.whose, "")
 
 
-_FIELDS = {f.name for f in fields(Claim)} - {"family"}
+_FIELDS = {f.name for f in fields(Claim)} - {"family", "counted_as"}
 _NEEDED = ("id", "item", "paper", "place", "line", "statement", "kind")
 
 
@@ -132,7 +135,8 @@ def load_claims(path: Path = FILE) -> tuple[Claim, ...]:
     for claim in claims:
         if claim.same_as and claim.same_as not in seen:
             raise UsageError(f"{path.name}: {claim.id} is the same as {claim.same_as}: no claim")
-    return claims
+    said = {claim.id: claim.statement for claim in claims}
+    return tuple(replace(claim, counted_as=said.get(claim.same_as, "")) for claim in claims)
 
 
 def _claims(data: Mapping[str, Any], path: Path) -> Iterator[Claim]:

@@ -110,7 +110,8 @@ class Evidence:
 
     `answer`: where the query itself decides (a test with a correction for several, say); None: the
     region of the claim does. `p`: of the test against no difference, where one counts among others
-    (Holm); else nan.
+    (Holm); else nan. `standing`: of several machines' evidence on what a model learns the highest
+    counts; like is compared with like.
     """
 
     value: float = math.nan
@@ -121,6 +122,7 @@ class Evidence:
     steps: tuple[str, ...] = ()
     answer: Answer | None = None
     p: float = math.nan
+    standing: tuple[Any, ...] = ()
 
 
 def of_difference(
@@ -130,10 +132,12 @@ def of_difference(
     keys: tuple[str, ...],
     answer: Answer | None = None,
     p: float = math.nan,
+    standing: tuple[Any, ...] = (),
 ) -> Evidence:
     """A measured difference of means with its interval, times a scale; negative: turned round."""
     low, high = sorted((scale * d.low, scale * d.high))
-    return Evidence(scale * d.difference, low, high, said, keys, answer=answer, p=p)
+    value = scale * d.difference
+    return Evidence(value, low, high, said, keys, answer=answer, p=p, standing=standing)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +148,8 @@ class Verdict(Evidence):
     `wanted` what counts as reproduced; `device` its key, `page` a file of the report. `direction`,
     of a measured claim that is settled: ``as published``; ``more favourable`` or ``less
     favourable`` to the paper than what it printed; ``opposite`` to it. `hardware`, of costs that
-    were measured: whether on the same class as the published ones.
+    were measured: whether on the same class as the published ones. `told_on`: the key of the device
+    whose evidence decides the claim, where it is another one's.
     """
 
     claim: Claim
@@ -156,6 +161,12 @@ class Verdict(Evidence):
     page: str
     direction: str = ""
     hardware: str = ""
+    told_on: str = ""
+
+    @property
+    def counted(self) -> bool:
+        """Whether it counts: the paper's claim, and decided here."""
+        return self.claim.counted and not self.told_on
 
     @property
     def said(self) -> str:
@@ -221,7 +232,7 @@ class Verdict(Evidence):
             **{name: getattr(self.claim, name) for name in of_claim},
             **{name: getattr(self, name) for name in found},
             **{name: getattr(self.claim, name) for name in counted},
-            **{name: getattr(self, name) for name in ("direction", "hardware", "value")},
+            **{name: getattr(self, name) for name in ("counted", "direction", "hardware", "value")},
             "unit": self.unit.strip(),
             **{name: getattr(self, name) for name in ("low", "high", "device", "page")},
             "records": list(self.keys),

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from harness.errors import UsageError
 from harness.experiments.conclusion import Conclusion, conclusions
-from harness.experiments.preregistration import file_of, run_keys
+from harness.experiments.preregistration import TRAINED, file_of, run_keys
 from harness.records import journal, schema
 from harness.records import published as packs
 from harness.records.predictions import Predictions, read
@@ -43,7 +43,7 @@ class DeviceRecords:
 
     Sessions are their first lines, oldest first. `has_twin`: another device of the report differs
     only in what no title says, a driver, say. `folders`: journals beside which predictions are
-    kept. `elsewhere`: runs of the other devices, which a declaration may have known.
+    kept. `elsewhere`: what was trained on the other devices, which a declaration may have known.
     """
 
     key: str
@@ -254,7 +254,7 @@ def _devices(
                 records.setdefault(key, []).append(record)
     for start, end in _gone_on(records):
         sessions[end] += [s for s in sessions[start] if s not in sessions[end]]
-    runs = {key: [r for r in some if r["kind"] == "run"] for key, some in records.items()}
+    seen = {key: [r for r in some if r["kind"] in TRAINED] for key, some in records.items()}
     devices = [
         DeviceRecords(
             key,
@@ -262,7 +262,7 @@ def _devices(
             tuple(journal.newest_code(some)),
             tuple(sorted(sessions[key], key=lambda s: str(s.get("at")))),
             folders=folders,
-            elsewhere=tuple(r for other, its in runs.items() if other != key for r in its),
+            elsewhere=tuple(r for other, its in seen.items() if other != key for r in its),
         )
         for key, some in records.items()
     ]

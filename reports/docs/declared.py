@@ -42,7 +42,7 @@ HOURS = (
     "allows; experiments share runs. Replicates: over how many its comparisons are. Seconds and "
     "memory of training, and seconds of the test split, are medians of runs of which several ran "
     "at a time, some on machines of training alone ([records.md](../records.md)): they say what it "
-    "took, and no ratio of them is published; [speed.md](speed.md) measures that."
+    "took, and no verdict goes by them; [speed.md](speed.md) measures that."
 )
 
 

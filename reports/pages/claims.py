@@ -140,7 +140,7 @@ class Ledger(SourcePage):
         """Verdicts by paper and kind, and everything as one CSV file."""
         rows = []
         for (paper, table), sort in itertools.product(self.tables.items(), SORTS):
-            counted = (v for v in self.listed if v.claim.counted)
+            counted = (v for v in self.listed if v.counted)
             mine = [v for v in counted if v.claim.paper == paper and v.claim.sort == sort]
             counts = [str(sum(v.verdict == answer for v in mine)) for answer in ANSWERS]
             if mine:
@@ -172,11 +172,14 @@ class Ledger(SourcePage):
     def _table(self, name: str, verdicts: Sequence[Verdict]) -> Shown:
         several = len(self.titles) > 1
         places = [made_on(v, self.source) if several else "" for v in verdicts]
-        shown = [_row(v, on, self._records) for v, on in zip(verdicts, places, strict=True)]
+        shown = [
+            _row(v, on, self._records, self.titles.get(v.told_on, ""))
+            for v, on in zip(verdicts, places, strict=True)
+        ]
         return self.place.table(name, (_flat(v, self.titles) for v in verdicts), shown, WORDS)
 
 
-def _row(v: Verdict, where: str, records: str) -> dict[str, str]:
+def _row(v: Verdict, where: str, records: str, told_on: str) -> dict[str, str]:
     why = v.reason + f" ({where})" * bool(where) + (f" {v.claim.note}" if v.claim.note else "")
     claim = f"{v.claim.statement} ({v.claim.place})"
     links = []
@@ -191,7 +194,8 @@ def _row(v: Verdict, where: str, records: str) -> dict[str, str]:
         more = f" and {len(v.keys) - SHOWN_KEYS} more" if len(v.keys) > SHOWN_KEYS else ""
         links.append((f"records {named}{more}", ""))
     # What was asked, and of what: a verdict means nothing without.
-    asked = " ".join(filter(None, [v.claim.setup, f"Wanted: {v.wanted}." if v.wanted else ""]))
+    wanted = f"Wanted: {v.wanted}." if v.wanted else ""
+    asked = " ".join(filter(None, [v.claim.setup if not v.steps else "", wanted]))
     lacking = v.verdict == "not testable here"
     verdict = f"{v.verdict} ({EXPLORATORY})" if v.exploratory else v.verdict
     return {
@@ -202,8 +206,9 @@ def _row(v: Verdict, where: str, records: str) -> dict[str, str]:
         "found": v.measured,
         "direction": v.direction,
         "hardware": v.hardware,
-        "whose": "the paper's" if v.claim.counted else whose_text(v.claim),
-        "why": Cell.of(why, notes=(asked,) if asked and not v.steps else (), links=tuple(links)),
+        "whose": whose_text(v.claim)
+        or (f"the paper's; counted on {told_on}" if told_on else "the paper's"),
+        "why": Cell.of(why, notes=(asked,) if asked else (), links=tuple(links)),
     }
 
 

@@ -32,7 +32,7 @@ from reports.pages.size.accuracy import verdict_cell
 
 WORDS = (0, 1, 2, 3)
 FEW = 8
-"""Comparisons of a family up to which each is told in its line."""
+"""Comparisons of a family up to which each is told in its line, undecided ones too."""
 UNSEEN = "without seen test examples"
 """Those that stand in the training set: what becomes of the verdicts without them."""
 NONE = "There is no comparison here: attnbench compare mtsa multi_head makes one."
@@ -162,16 +162,25 @@ def _instead(every: Sequence[Conclusion]) -> list[str]:
 
 
 def _differences(conclusion: Conclusion) -> str:
-    """Of a pair its difference; of a few comparisons each, with its verdict."""
+    """Of a pair its difference; of a few comparisons each, of many what is decided: with its
+    verdict, what an undecided one could have found, and why one is not counted.
+    """
+    every = conclusion.comparisons
     if conclusion.is_pair:
-        (alone,) = conclusion.comparisons
+        (alone,) = every
         return alone.unit.told(alone.difference)
-    if len(conclusion.comparisons) > FEW:
-        return ""
-    several = len({c.task for c in conclusion.comparisons}) > 1
+    several = len({c.task for c in every}) > 1
+    told = every if len(every) <= FEW else [c for c in every if c.verdict in DECIDED]
     return "; ".join(
-        f"{c.first}{f' on {c.task}' * several}{_size(c)}: {c.said}" for c in conclusion.comparisons
+        f"{c.first}{f' on {c.task}' * several}{_size(c)}: {_with_reasons(c)}" for c in told
     )
+
+
+def _with_reasons(c: Comparison) -> str:
+    if c.verdict in DECIDED and c.flaws:
+        return f"{c.verdict} (not counted: {', '.join(c.flaws)})"
+    missing = c.sought.short(c.unit) if c.sought is not None else ""
+    return c.verdict + missing + (f" ({', '.join(c.flaws)})" if c.flaws else "")
 
 
 def _size(c: Comparison) -> str:

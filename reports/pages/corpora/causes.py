@@ -184,12 +184,14 @@ def unmeasured(
     every: Sequence[Conclusion] = (),
 ) -> str:
     """Which models are far below print by a paper's recipe, without one known difference measured;
-    by others where nothing was trained by that.
+    by others where nothing was trained by that, or on as many examples.
 
     Empty if none is; a task at a time, with what is known to differ, and whether `every` conclusion
     knows another form of the model that ended higher, by whatever recipe.
     """
-    by_paper = {(one.model.task, one.model.mechanism) for one in printed if _by_paper(one)}
+    nearer = {(one.model.task, one.model.mechanism) for one in printed if _by_paper(one)}
+    larger = [one.model for one in printed if one.model.task in LESS]
+    nearer |= {(LESS[m.task], m.mechanism) for m in larger}
     told = {
         (pair.model.task, pair.model.model, "steps" if cause == "patience" else cause)
         for cause, _, pair in found
@@ -197,10 +199,7 @@ def unmeasured(
     said = []
     for one in printed:
         m, names = one.model, [CALLED.get(name, name) for name in one.known]
-        asked = one.keyless is None and (
-            _by_paper(one)
-            or ((m.task, m.mechanism) not in by_paper and m.task not in LESS.values())
-        )
+        asked = one.keyless is None and (_by_paper(one) or (m.task, m.mechanism) not in nearer)
         measured = any((m.task, m.model, name) in told for name in one.known)
         if asked and one.gap < -FAR * m.unit.scale and not measured:
             names += [FORM] * any(True for _ in better_forms(m.model, [m.task], every))

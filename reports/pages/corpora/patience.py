@@ -13,7 +13,7 @@ from harness.experiments.conclusion import Conclusion
 from harness.experiments.costs import at_ceiling
 from harness.experiments.replicates import counted_each, is_ok
 from harness.stats import compare_means, too_few
-from harness.train.task import gathered
+from harness.train.task import gathered, known_tasks
 from reports.core.against import against
 from reports.core.page import Output, Shown, remark, together
 from reports.core.tables import Saved
@@ -55,7 +55,8 @@ def short_patience(one: Conclusion, machines: Sequence[Iterable[Sequence[TaskRun
     """Which of its models ended better by a longer patience, otherwise alike, on any machine.
 
     On the same task, with whatever options (``mirrored_summation[k=3]``); of several that which was
-    longest, a line for each model; and one where a run by all steps would have ended worse.
+    longest, a line for each model; and one where a run by all steps would have ended worse. Of a
+    task that is another one at another size, also what other models lost by this patience there.
     """
     every = _models(machines)
     said: dict[str, dict[str, None]] = {}
@@ -63,10 +64,10 @@ def short_patience(one: Conclusion, machines: Sequence[Iterable[Sequence[TaskRun
         for model, side in zip((c.first, c.second), c.sides, strict=True):
             runs = tuple(run for run in side if is_ok(run) and not at_ceiling(run))
             of = [ModelRuns(model, c.task, c.metric, runs)] if runs else []
-            for told in (
-                told for own in of for by in _alike(own, every) for told in _lost(own, by)
-            ):
-                said.setdefault(told, {})[c.task] = None
+            for own in of:
+                alike = [told for by in _alike(own, every) for told in _lost(own, by)]
+                for told in alike or _at_another_size(own, every):
+                    said.setdefault(told, {})[c.task] = None
     may = "patience may have ended its runs here, not the model"
     return [f"{', '.join(gathered([*tasks]))}: {told}; {may}" for told, tasks in said.items()]
 
@@ -88,6 +89,25 @@ def _alike(own: ModelRuns, every: Iterable[ModelRuns]) -> Iterable[dict[Any, Mod
         if {**other, "patience": setting.get("patience")} == setting:
             found.setdefault(m.task, {})[other["patience"]] = m
     return found.values()
+
+
+def _at_another_size(own: ModelRuns, every: Sequence[ModelRuns]) -> list[str]:
+    """What a longer patience than its own was worth where its task has other options: in one line.
+
+    Of the models that were trained by both there.
+    """
+    patience, mine = setting_of(own)["patience"], known_tasks(own.task)
+    others = [
+        m
+        for m in every
+        if _base(m.task) != _base(own.task)
+        and {one.load for one in known_tasks(m.task)} & {one.load for one in mine}
+        and setting_of(m)["patience"] == patience
+    ]
+    found = dict.fromkeys(
+        told for m in others for by in _alike(m, every) if m in by.values() for told in _lost(m, by)
+    )
+    return [f"at another size {' and '.join(found)}"] if found else []
 
 
 def _lost(own: ModelRuns, by: Mapping[Any, ModelRuns]) -> list[str]:

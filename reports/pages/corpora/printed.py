@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -41,6 +42,8 @@ TOKENS = re.compile(r"\d+B(?![a-z0-9])")
 WITHOUT_KEY = "no key under strict masks"
 BOTH = "concat"
 """Readout of models that give two vectors side by side: their own width is half of the recipe's."""
+RELEASED = "_released"
+"""Behind the name of a form that is the released program's."""
 BY_DEV = "by dev's epoch"
 """What is reached where dev chooses the epoch, beside the best over time on the test set."""
 HOW = {"dev": "dev", "best-on-test": "the test set"}
@@ -199,11 +202,18 @@ def difference(model: ModelRuns, other: ModelRuns) -> float:
     return first.summary.mean - second.summary.mean
 
 
+def _label(one: Beside) -> tuple[object, ...]:
+    """What tells a row from others; runs by older code, of the same recipe, have the same."""
+    return one.model.task, one.model.model, one.model.recipe, one.model.best_on_test, one.where
+
+
 def table(found: Sequence[Beside]) -> Saved:
     """Numbers, and texts."""
     rows, flat = [], []
+    alike = Counter(_label(b) for b in found)
     for b in found:
         one, unit, by_dev = b.model, b.model.unit, b.model.by_dev
+        day = [f"code of {max(str(r.get('at')) for r in one.runs)[:10]}"] * (alike[_label(b)] > 1)
         mean, low, high = (unit.scale * value for value in one.interval)
         rows.append(
             {
@@ -215,7 +225,7 @@ def table(found: Sequence[Beside]) -> Saved:
                 "unseen": "" if b.unseen is None else unit.number(b.unseen),
                 "gap": f"{b.gap:+.{b.printed.digits}f}",
                 BY_DEV: "" if by_dev is None else unit.number(by_dev),
-                "over": ", ".join([one.counted, *[b.where] * bool(b.where)]),
+                "over": ", ".join([one.counted, *[b.where] * bool(b.where), *day]),
                 "known to differ": b.known_text or "nothing that is told",
             }
         )
@@ -258,14 +268,19 @@ def _most_first(found: Sequence[Beside]) -> list[Beside]:
 
 
 def gaps(found: Sequence[Beside]) -> str:
-    """By task and recipe the mean gap over what is printed, each number once, by most replicates.
+    """By task and recipe the mean gap over what is printed, each number once.
 
+    Of several forms of a model by that of most replicates, then by the released program's.
     Without those that `Beside.keyless` tells: of these the gap is that of a form which no paper
     printed, as the programs have a gate.
     """
     by: dict[tuple[str, str], dict[str, Beside]] = {}
     left: dict[str, None] = {}
-    for one in sorted(_most_first(found), key=lambda b: -len(b.model.values)):
+
+    def first(one: Beside) -> tuple[int, bool]:
+        return -len(one.model.values), not one.model.mechanism.endswith(RELEASED)
+
+    for one in sorted(_most_first(found), key=first):
         of = (one.model.task, one.model.recipe)
         if one.keyless is None:
             by.setdefault(of, {}).setdefault(row_of(one.model.mechanism), one)
@@ -278,7 +293,8 @@ def gaps(found: Sequence[Beside]) -> str:
         unit = some[0].model.unit.of_differences
         count = f"{len(some)} model{'s' * (len(some) > 1)}"
         said.append(f"{task} {mean:+.{digits}f}{unit} ({recipe}; {count})")
-    whole = f"Here less printed, mean over the models: {', '.join(said)}." if said else ""
+    forms = "of several forms of one by the most often trained, then by the program's"
+    whole = f"Here less printed, mean over the models, {forms}: {', '.join(said)}." if said else ""
     without = (
         f"Left out, as texts of one word have {WITHOUT_KEY}: {', '.join(left)}." if left else ""
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -532,6 +533,11 @@ def test_what_no_number_of_seeds_would_find_says_so() -> None:
     assert unlike.short(points) == f" (detectable {points.size(d.detectable)}; unlike training)"
     assert unlike.said(points).endswith("unlike training, which no number of seeds makes up for")
     assert together_sought([alike, unlike]).endswith(" seeds needed; 1 of unlike training)")
+    folds = replace(unlike, by_folds=True, needed=None)
+    assert folds.count == "folds are given, unlike training"
+    said = together_sought([folds, replace(folds, unlike=False)])
+    assert said == " (2 by folds, which are given; 1 of unlike training)"
+    assert together_sought([zero, folds]).endswith("; 1 without a number of seeds)")
     far = missing(undecided(1e-9))
     assert far.needed is None
 

@@ -161,10 +161,12 @@ def test_runs_that_another_machine_has_done_before_are_no_new_ones() -> None:
     found = shown(elsewhere({}, **told), now)
     assert found.exploratory
     assert warned(f"2 of 5 {KNOWN} this design was declared", found)
-    # Older records name no data, a run that patience ended had no use for its ceiling, and other
-    # code or another machine gives other digits: a seed that was seen is none that is new.
+    # Older records name no data, a run that patience ended had no use for its ceiling, a longer
+    # patience goes on from there, and other code or another machine gives other digits: a seed that
+    # was seen is none that is new.
     other: dict[str, Any] = {"test": {"accuracy": 0.5}}
-    for unlike in ({"data": None}, {"code": "e"}, {"recipe": {**RECIPE, "epochs": 25}}, other):
+    recipes: list[dict[str, Any]] = [{"recipe": {**RECIPE, n: 25}} for n in ("epochs", "patience")]
+    for unlike in ({"data": None}, {"code": "e"}, *recipes, other):
         assert shown(elsewhere({**told, **unlike}), now).exploratory, unlike
     rate = {**RECIPE, "rate": 1}
     for new in ({"model": "none.fused"}, {"vectors": "none"}, {"data": "e"}, {"recipe": rate}):
@@ -186,6 +188,8 @@ def test_what_a_look_at_attention_showed_before_is_known() -> None:
     assert warned(f"1 of 5 {KNOWN}", found)
     for other in ({"seed": 9}, {"at": "2026-01-11T00:00"}):
         assert not shown(session_of("looks", {**look, **other}), now).exploratory, other
+    (one,) = conclusions(now, elsewhere=[look])
+    assert one.comparisons[0].exploratory, "a look on another machine, as a report gives it"
 
 
 def test_runs_of_one_design_file_on_another_machine_are_as_declared() -> None:

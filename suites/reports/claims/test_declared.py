@@ -14,7 +14,7 @@ from scipy import stats
 from harness.experiments.conclusion import Comparison, conclude
 from harness.experiments.examples import ByExamples
 from harness.train.task import task
-from reports.claims.ledger import ledger
+from reports.claims.ledger import ledger, score
 from suites.support.comparisons import B, design, family, runs
 from suites.support.domains import SEEDS, TASKS, averages, reviewed, value
 from suites.support.made_up_records import claim
@@ -100,6 +100,24 @@ def test_what_is_practically_equal_is_not_above_zero() -> None:
     assert judged.difference.low > 0
     assert (judged.adjusted_p or 0) > 0.05
     assert verdict(records).verdict == "undecided"
+
+
+def test_what_models_learn_is_counted_once_where_it_was_declared_and_costs_everywhere() -> None:
+    ours = "mtsa_released.fused"
+    declared = [design(6, ours), *trained(ours, gain=0.05)]
+    nowhere = [{**r, "key": f"there {r['key']}"} for r in trained(ours, gain=0.06)]
+    one = claim("accuracy_difference", parameters=ASKED, tolerance={"positive": True})
+    for order in ((declared, nowhere), (nowhere, declared)):
+        by = dict(zip("ab", order, strict=True))
+        found = ledger(by, claims=[one])
+        best = "a" if order[0] is declared else "b"
+        assert [v.counted for v in found] == [v.device == best for v in found]
+        assert {v.told_on for v in found} == {"", best}
+        assert all(v.verdict == "reproduced" for v in found), "each tells what it found"
+        assert [*score(found, best)] == ["accuracy"]
+        assert score(found, "b" if best == "a" else "a") == {}
+    (alone,) = ledger({"a": nowhere}, claims=[one])
+    assert alone.counted
 
 
 def test_what_was_declared_before_its_runs_stands_before_what_was_not() -> None:
@@ -271,6 +289,14 @@ def test_an_average_over_domains_is_judged_over_domains() -> None:
     found_too = over("multi_scale_transformer", "transformer", renamed)
     gaps = f"{ms} {reached - 86.34:+.2f}, {rival} {100 * np.mean(averages(B)) - 82.78:+.2f}; "
     assert f"; here less printed: {gaps}" in found_too.reason
+    early = {"at": "2025-01-01", "session": "early"}
+    seen = [
+        {**r, **early} if (r.get("model"), r.get("task")) == (ms, TASKS[0]) else r for r in whole
+    ]
+    assert over("multi_scale_transformer", "multi_head", seen).said == "reproduced (exploratory)"
+    assert not over("bi_lstm", "multi_head", seen).reason.startswith("exploratory"), (
+        "its runs were not"
+    )
     level = over("bi_lstm", "multi_head")
     assert level.verdict == "undecided"
     assert level.low < 0 < level.high

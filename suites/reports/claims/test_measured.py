@@ -153,6 +153,14 @@ def test_seconds_per_epoch_are_of_those_in_which_it_samples(staged: bool) -> Non
     v = judged("epoch_ratio", records, {"factor": 1.5}, 0.21, **where)
     assert v.value == pytest.approx(0.2)
     assert v.verdict == "reproduced"
+    beside = [{**r, "workers": 2} if r["seed"] < 2 else r for r in records]
+    v = judged("epoch_ratio", beside, {"factor": 1.5}, 0.21, **where)
+    assert v.verdict == "undecided", "they slow each other"
+    assert f"2 of {len(SEEDS)} pairs were trained beside other runs" in v.reason
+    whole = [{**r, "selected": {"heads": 1.0, "dependents": 1.0}} for r in records]
+    v = judged("epoch_ratio", whole, {"factor": 1.5}, 0.21, **where)
+    assert v.verdict == "undecided"
+    assert "says nothing of selecting" in v.reason
 
 
 def test_runs_on_other_data_are_not_paired() -> None:
@@ -292,6 +300,10 @@ def test_what_tokens_are_given_is_over_seeds() -> None:
     other = {**records[-1], "recipe": {"width": 600}}
     alone = judged("content_over_stop_words", [*records[:-1], other], {"at_least": 0}, **CONTRAST)
     assert "1 seed, 100 sentences: fewer than 5 seeds" in alone.reason
+    assert "; also looked at: +0.597 on trec (4 seeds)" in alone.reason
+    last = {**records[-1], "task": "cr", "at": "2025-01-01"}
+    told = judged("content_over_stop_words", [*records, last], {"at_least": 0}, **CONTRAST)
+    assert told.reason.endswith("declared nowhere; also looked at: +0.61 on cr (1 seed).")
     # What was looked at before such shares were recorded says nothing.
     older = [{key: value for key, value in r.items() if key != "stop_words"} for r in records]
     assert judged("share_of_stop_words", older, {"at_least": 50}, **NEITHER).wants_records

@@ -23,7 +23,7 @@ from reports.pages.corpora import printed
 from reports.pages.corpora.page import Corpora
 from reports.pages.corpora.tables import apart, head, mean_cell
 from reports.pages.corpora.tables import differences as judged_together
-from reports.pages.experiments import UNSEEN, Experiments, _row
+from reports.pages.experiments import FEW, UNSEEN, Experiments, _row
 from reports.pages.size.accuracy import accuracy_table, difference_text, differences, verdict_cell
 from suites.reports.conftest import on
 from suites.support.comparisons import HIGH, LOW, A, B, family, runs
@@ -394,8 +394,16 @@ def test_what_becomes_of_a_verdict_without_seen_examples_is_told_as_it_is_counte
     record = {**known.record, "kind": "family"}
     several = replace(known, record=record, comparisons=tuple(domains))
     size = c.unit.told(c.difference)
-    each = [f"{A} on {name.format(of)} {size}: {c.said}" for of in ("books", "dvd")]
+    assert c.sought is not None
+    why = f"undecided{c.sought.short(c.unit)} (14 and 10 steps)"
+    each = [f"{A} on {name.format(of)} {size}: {why}" for of in ("books", "dvd")]
     assert _row(several, [])["difference"] == "; ".join(each)
+    decided = replace(domains[0], verdict="better")
+    many = replace(several, comparisons=(decided, *domains[1:] * FEW))
+    line = f"{A} on {name.format('books')} {size}: better (not counted: 14 and 10 steps)"
+    assert _row(many, [])["difference"] == line, (
+        "of many what is decided, and why it is not counted"
+    )
     line, *medians = _row(several, [])["beside"]
     assert line == f"{name.format('dvd')}, {A}: a line"
     assert len(medians) == 1

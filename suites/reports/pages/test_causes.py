@@ -201,6 +201,17 @@ def test_a_large_gap_by_a_papers_recipe_of_which_no_cause_was_measured_is_told()
     ), "no cause of it"
 
 
+def test_a_gap_on_fewer_examples_is_told_where_nothing_was_trained_on_all() -> None:
+    """SST-5's sentences, of models of which one was trained on its phrases too."""
+    recipe = task("sst5").recipe
+    few = [trained(m, recipe, "sst5", 0.42) for m in ("disa.chunked", "bi_lstm.packed")]
+    many = trained("disa.chunked", task("sst5_phrases").recipe, "sst5_phrases", 0.5)
+    tasks = tasks_by_recipe([run for some in (*few, many) for run in some])
+    said = causes.unmeasured(printed.beside(tasks), [])
+    assert "sst5, common, bi_lstm.packed -7.9 (" in said
+    assert "disa.chunked" not in said
+
+
 def test_a_longer_patience_by_which_a_model_ended_better_is_told_wherever_its_was_short() -> None:
     usual = task("mirrored_summation").recipe
 
@@ -234,5 +245,14 @@ def test_a_longer_patience_by_which_a_model_ended_better_is_told_wherever_its_wa
     capped = [{**r, "recipe": {**r["recipe"], "epochs": 2}} for r in asked]
     known = conclude(pair, capped)
     assert short_patience(known, [tasks_by_recipe(s) for s in (short, long)]) == [], "by it"
+    big = "mirrored_summation_paper"
+    other = [*of("none.fused", 5, big, 0.06), *of("disa.fused", 5, big, 0.05)]
+    pair = comparisons.design(5, "none.fused", big, metric="mse", higher_is_better=False)
+    pair["models"] = ["none.fused", "disa.fused"]
+    pair["runs"] = [[a["key"], b["key"]] for a, b in zip(other[:5], other[5:], strict=True)]
+    size = conclude(pair, other)
+    (line,) = short_patience(size, [tasks_by_recipe([*short, *long])])
+    assert line.startswith(f"{big}: at another size patience 60 in place of patience 5 changed {B}")
+    assert short_patience(size, [tasks_by_recipe(short)]) == [], "nothing longer was tried there"
     assert said(long) == [], "not otherwise alike, and of what it was worth nothing is known"
     assert said(short, of(B, 60, name, 0.0501)) == [], "nothing was gained"

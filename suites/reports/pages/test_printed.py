@@ -24,6 +24,12 @@ MTSA = "mtsa.fused"
 STEPS = {"trec": 80_000, "cr": 1000, "sst5": 120_000, "sick_relatedness": 25_000}
 
 
+MEAN = (
+    "Here less printed, mean over the models, of several forms of one by the most often trained, "
+    "then by the program's"
+)
+
+
 def trained(
     model: str,
     recipe: Recipe,
@@ -247,7 +253,30 @@ def test_the_mean_gap_counts_a_model_once_for_each_recipe() -> None:
     older = trained("mtsa.fused", replace(trec.recipe, epochs=99), mean=0.5)
     other = trained("multi_head.sdpa", trec.recipe, mean=0.934)
     said = printed.gaps(shown(trained("mtsa.fused", trec.recipe, mean=0.933), other, older))
-    assert said == ("Here less printed, mean over the models: trec -1.0 points (common; 2 models).")
+    assert said == f"{MEAN}: trec -1.0 points (common; 2 models)."
+    ours = trained("mtsa_released.fused", trec.recipe, mean=0.943)
+    text = trained("mtsa.fused", trec.recipe, mean=0.5)
+    assert printed.gaps(shown(text, ours)) == f"{MEAN}: trec -1.0 points (common; 1 model)."
+
+
+def test_of_two_rows_of_one_name_it_is_told_of_which_days_code_they_are() -> None:
+    """Older records have less of the recipe in them, which is told as the same."""
+    old, new = (
+        [
+            {**r, "at": f"2026-01-0{day}T01:00"}
+            for r in trained(MTSA, task("trec").recipe, mean=mean)
+        ]
+        for day, mean in ((1, 0.92), (2, 0.91))
+    )
+    for r in old:
+        r["recipe"] = {k: value for k, value in r["recipe"].items() if k != "degree_loss"}
+    _, rows = printed.table(shown(old, new))
+    assert sorted(row["over"] for row in rows) == [
+        "5 seeds, code of 2026-01-01",
+        "5 seeds, code of 2026-01-02",
+    ]
+    (alone,) = printed.table(shown(old))[1]
+    assert alone["over"] == "5 seeds"
 
 
 def test_of_equal_names_that_of_most_replicates_counts() -> None:
@@ -273,7 +302,7 @@ def test_texts_without_a_key_are_a_cause_and_their_gap_is_not_the_others() -> No
     assert [row["known to differ"].startswith(cause) for row in rows] == [True, False, False]
     assert [row.get("texts_without_key") for row in flat] == [3381 / 10603, None, None]
     assert printed.gaps(found) == (
-        "Here less printed, mean over the models: mpqa -2.5 points (common; 2 models). Left out, "
+        f"{MEAN}: mpqa -2.5 points (common; 2 models). Left out, "
         "as texts of one word have no key under strict masks: mtsa.fused on mpqa (common)."
     )
     assert printed.gaps(shown(of(MTSA, 0.788))).startswith("Left out")
