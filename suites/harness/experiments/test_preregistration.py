@@ -164,9 +164,9 @@ def test_runs_that_another_machine_has_done_before_are_no_new_ones() -> None:
     # Older records name no data, a run that patience ended had no use for its ceiling, a longer
     # patience goes on from there, and other code or another machine gives other digits: a seed that
     # was seen is none that is new.
-    other: dict[str, Any] = {"test": {"accuracy": 0.5}}
-    recipes: list[dict[str, Any]] = [{"recipe": {**RECIPE, n: 25}} for n in ("epochs", "patience")]
-    for unlike in ({"data": None}, {"code": "e"}, *recipes, other):
+    unlikes: list[dict[str, Any]] = [{"data": None}, {"code": "e"}, {"test": {"accuracy": 0.5}}]
+    unlikes += [{"recipe": {**RECIPE, name: 25}} for name in ("epochs", "patience")]
+    for unlike in unlikes:
         assert shown(elsewhere({**told, **unlike}), now).exploratory, unlike
     rate = {**RECIPE, "rate": 1}
     for new in ({"model": "none.fused"}, {"vectors": "none"}, {"data": "e"}, {"recipe": rate}):
