@@ -142,7 +142,7 @@ def accuracy_difference(claim: Claim, device: DeviceFrames) -> Evidence:
     shown = d.low == d.high or not d.low <= 0 <= d.high
     open_ = "" if shown else sought(d, None, 1, bool(flaws)).short(unit)
     here = beside_printed(task, metric, {first.model: d.mean_first, second.model: d.mean_second})
-    p_text = f"; p = {judged_p(d):.2g}{open_}" if not math.isnan(d.p) else ""
+    p_text = f"; p = {judged_p(d):.2g}{open_}" if d.count_first >= LEAST_SEEDS else ""
     told = "; ".join([f"{said}{p_text}", *here, how])
     said = f"{EXPLORATORY}: {told}; declared in no family."
     scale = unit.scale if first.higher_is_better else -unit.scale

@@ -17,7 +17,17 @@ from harness.experiments.estimate import Sought, sought, together_sought
 from harness.experiments.once import told_once
 from harness.experiments.over_tasks import overall_rows
 from harness.experiments.preregistration import designs
-from harness.experiments.replicates import Replicate, measured, replicates, ruled, unit_of, units_of
+from harness.experiments.replicates import (
+    EXPLORATORY,
+    LATE,
+    Replicate,
+    late_text,
+    measured,
+    replicates,
+    ruled,
+    unit_of,
+    units_of,
+)
 from harness.experiments.tables import columns, omnibus, reading, task_rows, tied_on
 from harness.stats import chances, compare_means, friedman
 from suites.support.comparisons import RECIPE, A, B, compared, design, family, judged, run, runs
@@ -164,6 +174,26 @@ def test_what_was_not_trained_alike_is_no_win() -> None:
         "with accuracy, because differences of one metric can be averaged; the exact sign-flip "
         "test beside it assumes no normal distribution"
     ]
+
+
+def test_models_of_which_each_differs_from_each_are_all_told_apart() -> None:
+    count = 7
+    records = [family(["a.x", "b.x"], ["trec"], count=count)]
+    records += [r for m, v in ((B, 0.7), ("a.x", 0.8), ("b.x", 0.9)) for r in runs(m, [v] * count)]
+    for r in records[1:]:
+        r["test"] = {"accuracy": r["test"]["accuracy"] + 0.001 * r["seed"] * len(r["model"])}
+    _, said = tied_on(conclude(records[0], records), "trec")
+    assert said.startswith(f"all told apart: b.x | a.x | {B} (Wilcoxon's signed ranks over 7 seeds")
+
+
+@pytest.mark.parametrize(
+    ("late", "of", "named"),
+    [(["a on t"], 2, " (a on t)"), (["a on t", "b on t"], 2, ""), (["a on t"] * 4, 9, "")],
+)
+def test_of_a_family_of_which_little_is_exploratory_it_is_named(
+    late: list[str], of: int, named: str
+) -> None:
+    assert late_text(late, of) == f"{EXPLORATORY}, {LATE}{named}"
 
 
 def test_what_is_counted_on_no_task_has_no_test_over_them() -> None:

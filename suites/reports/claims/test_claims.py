@@ -296,6 +296,14 @@ def test_what_is_no_claim_of_the_paper_or_counted_already_is_told_and_not_counte
     assert verdicts[3].unit == "x"
 
 
+def test_a_claim_that_is_counted_as_another_names_it_as_a_reader_finds_it() -> None:
+    claims = {one.id: one for one in load_claims()}
+    again = [one for one in claims.values() if one.same_as]
+    assert again
+    for one in again:
+        assert f"“{claims[one.same_as].statement}”" in whose_text(one)
+
+
 def test_a_stress_test_of_arithmetic_is_no_accuracy_and_counted_once() -> None:
     """It trains nothing; and what it finds wrong is a finding, no check of ours that fails."""
     one = claim("exact", name="stress", parameters={"check": "a"})

@@ -263,6 +263,25 @@ def test_a_row_and_the_score_name_the_machine_that_made_the_runs(
     assert line.endswith(": 1 reproduced (exploratory)")
 
 
+def test_what_another_machine_decides_is_told_and_counted_in_no_table(
+    page: tuple[Ledger, Path],
+) -> None:
+    """Fewer seeds of the same two models, on a machine of its own."""
+    report, source = page[0], page[0].source
+    (device,) = source.devices
+    few = tuple(r for r in device.records if r["kind"] == "run" and r["seed"] < 3)
+    far = {**device.fingerprint, "model": "Far"}
+    twin = replace(device, key="far", fingerprint=far, records=few)
+    ledger = Ledger(replace(source, devices=(device, twin)), Output(None, "p"))
+    rows = [line for line in ledger.of_paper("mtsa").plain.splitlines() if "on TREC (publ" in line]
+    assert ["| the paper's; counted on Fast " in row for row in rows] == [False, True]
+    assert ["; p = " in row for row in rows] == [True, False], "of three seeds there is none"
+    assert (
+        ledger.counts().plain.partition("accuracy")[2].partition("\n")[0]
+        == (report.counts().plain.partition("accuracy")[2].partition("\n")[0])
+    )
+
+
 def test_ticks_of_many_octaves_do_not_overlap(page: tuple[Ledger, Path]) -> None:
     some = next(v for v in page[0].verdicts if v.id == "mtsa-3-epoch-multi-head")
     wide = [replace(some, value=v, low=v, high=v) for v in (1 / 20, 1 / 3, 1.0, 20.0)]

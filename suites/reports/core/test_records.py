@@ -27,7 +27,7 @@ from reports.core.source import DeviceRecords, _gone_on, facts, find
 from reports.core.sweeps import sweeps
 from reports.core.trained import trained_tasks
 from suites.support import comparisons
-from suites.support.report_records import BASE, MINE, fingerprint, frontier, write
+from suites.support.report_records import BASE, MINE, attention, fingerprint, frontier, write
 
 
 def test_runs_are_of_the_machine_that_made_them_wherever_they_are_shown() -> None:
@@ -52,6 +52,13 @@ def test_runs_are_of_the_machine_that_made_them_wherever_they_are_shown() -> Non
     assert (alone.of_others("run"), alone.footer("run")[:20]) == ("", titles[1][:20])
     assert titles[0] not in alone.footer("run")
     assert list(device.machines) == titles[::-1]
+
+
+def test_what_was_looked_at_on_another_machine_was_seen(tmp_path: Path) -> None:
+    write(tmp_path, "One", [comparisons.run(MINE, 0, 0.8)])
+    write(tmp_path, "Two", [attention()])
+    devices = find(str(tmp_path), kinds=("run", "attention")).devices
+    assert sorted(r["kind"] for d in devices for r in d.elsewhere) == ["attention", "run"]
 
 
 def test_what_goes_on_elsewhere_takes_no_runs_from_what_was_declared_beside_it() -> None:
