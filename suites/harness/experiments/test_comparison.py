@@ -575,5 +575,5 @@ def test_trials_that_are_known_since_count_and_on_which_task_they_were() -> None
     (line,) = said("trec", form, 4)
     assert ": 4 recipes were tried for " in line
     assert said("ud_ewt", f"{B}[positions=none]", 3)[0].startswith(
-        "unequal tuning budgets: 3 recipes were tried for "
+        "unequal tuning budgets: 4 recipes were tried for "
     )
