@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from statistics import median_high, median_low
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
@@ -38,6 +39,9 @@ MEASURED = ("time", "anchor", "memory", "margin", "run", "calibration")
 """Kinds of which there are so many that their numbers' digits are most of what is published."""
 MEASURED_DIGITS = 8
 """Kept of their other numbers: a thousand times more than any page shows."""
+OF_CALIBRATION = MappingProxyType({"ratio": 5, "ran_us": 3, "waited_us": 3})
+"""Kept of a calibration's numbers, of which there are as many as of all others: its table gives
+shares of comparisons, and noise to a tenth of a percent."""
 IN_FULL = ("test", "recipe")
 """Of a run: what is told to be the same of two runs, or not."""
 _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "pb": 0}]
@@ -108,9 +112,21 @@ def _short(record: Mapping[str, Any], said: frozenset[str]) -> dict[str, Any]:
     kept = {**record, **short}
     if record["kind"] in MEASURED:
         kept = {k: v if k in IN_FULL else _rounded(v, MEASURED_DIGITS) for k, v in kept.items()}
+    if record["kind"] == "calibration":
+        kept = _brief(kept)
     if (record.get("predictions") or {}).get("file") not in said:
         kept.pop("predictions", None)
     return kept
+
+
+def _brief(value: Any) -> Any:
+    """The same with the digits that `OF_CALIBRATION` says, however deep they stand."""
+    if not isinstance(value, dict):
+        return value
+    return {
+        k: _rounded(v, OF_CALIBRATION[k]) if k in OF_CALIBRATION else _brief(v)
+        for k, v in value.items()
+    }
 
 
 def _clip(calibrations: Iterable[Mapping[str, Any]]) -> None:

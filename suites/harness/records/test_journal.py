@@ -87,7 +87,7 @@ def test_only_what_is_read_is_published(tmp_path: Path) -> None:
 def test_of_a_calibration_the_medians_are_published(tmp_path: Path) -> None:
     def arms(*us: float, **waited: float) -> dict[str, Any]:
         base = {"inner": 2, "us": list(us), "waited_us": waited}
-        return {"product-80": {"same": {"ratio": 1.1, "base": base}}}
+        return {"product-80": {"same": {"ratio": 1.1234567, "base": base}}}
 
     first = arms(9.0, 1.0, 2.0, 3.0, 7.0, **{"1": 5.0})  # walls 2, 3, 6, 7, 9
     second, third = arms(4.0, 4.5, 40.0), arms(12.0, 13.0, 14.0)  # the median of all is 7
@@ -103,6 +103,7 @@ def test_of_a_calibration_the_medians_are_published(tmp_path: Path) -> None:
         {"inner": 2, "steps_us": [4.5, 0, 2.5], "ran_us": 48.5, "waited_us": 0},
         {"inner": 2, "steps_us": [7, 6, 0], "ran_us": 39, "waited_us": 0},
     ]
+    assert {one["arms"]["product-80"]["same"]["ratio"] for one in read} == {1.1235}
     # What is published already stays what it is.
     pack(tmp_path / "published", tmp_path / "again")
     assert journal.read(tmp_path / "again").records == read
