@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -91,19 +92,20 @@ def _alike(own: ModelRuns, every: Iterable[ModelRuns]) -> Iterable[dict[Any, Mod
     return found.values()
 
 
+@cache
+def _loads(task: str) -> frozenset[str]:
+    """Which functions make its data; none of a task that this version does not know."""
+    return frozenset(one.load for one in known_tasks(task))
+
+
 def _at_another_size(own: ModelRuns, every: Sequence[ModelRuns]) -> list[str]:
     """What a longer patience than its own was worth where its task has other options: in one line.
 
     Of the models that were trained by both there.
     """
-    patience, mine = setting_of(own)["patience"], known_tasks(own.task)
-    others = [
-        m
-        for m in every
-        if _base(m.task) != _base(own.task)
-        and {one.load for one in known_tasks(m.task)} & {one.load for one in mine}
-        and setting_of(m)["patience"] == patience
-    ]
+    patience, name = setting_of(own)["patience"], _base(own.task)
+    sizes = [m for m in every if _base(m.task) != name and _loads(m.task) & _loads(name)]
+    others = [m for m in sizes if setting_of(m)["patience"] == patience]
     found = dict.fromkeys(
         told for m in others for by in _alike(m, every) if m in by.values() for told in _lost(m, by)
     )
