@@ -188,7 +188,7 @@ def slope(claim: Claim, device: DeviceFrames) -> Evidence:
     if fault := _fault(device, used, kinds):
         said += f"; {fault}"
     elif fit.lengths[-1] < p["reach"]:
-        said += f"; the sweep ends before N = {p['reach']}, where the leading term shows"
+        said += f"; no sweep of one session reaches N = {p['reach']}, where the leading term shows"
     elif timed and math.isnan(fit.low):
         said += "; one block holds all lengths: a machine that moved would look the same"
     elif not timed and fit.blocks < LEAST_READINGS:

@@ -238,7 +238,8 @@ def _direction(
     if math.isnan(reference):
         reference = evidence.value - wanted.side(evidence.value)
     above = evidence.value > reference
-    return "less favourable" if above == (claim.sort == "cost") else "more favourable"
+    dear = claim.sort == "cost" and not claim.cheap_is_large
+    return "less favourable" if above == dear else "more favourable"
 
 
 def concluded_of(source: Source) -> dict[str, Callable[[], list[Conclusion]]]:

@@ -47,6 +47,9 @@ class Claim:
     whose : {"paper", "elsewhere", "ours"}
         The paper states it; it states it of other data than it is tried on here; no paper states
         it, it is a check of ours. Only the first are counted.
+    cheap_is_large : bool
+        Of a ratio of costs: the larger, the less costs what the paper proposes, as where the model
+        without it is on the first side.
     same_as : str
         Id of a claim that is judged by the very same measurement: it is counted there.
     lacks : {"hardware", "data", "not built", ""}
@@ -73,6 +76,7 @@ class Claim:
     why: str = ""
     note: str = ""
     whose: str = "paper"
+    cheap_is_large: bool = False
     same_as: str = ""
     lacks: str = ""
     counted_as: str = ""

@@ -73,7 +73,11 @@ def ratio_table(published: Path, declared: Mapping[str, Any]) -> str:
 
 
 def ratio_cell(times: pd.DataFrame, name: str, baseline: str, verified: frozenset[str]) -> str:
-    """A ratio with its interval, or why there is none; empty where it was not measured."""
+    """A ratio with its interval, or why there is none; empty where it was not measured.
+
+    Over the baseline of the same widths, where there is one; of several, of other heads, over that
+    with which it shares most blocks.
+    """
     mine, base = times[times["name"] == name], times[times["name"] == baseline]
     if mine.empty or base.empty:
         return ""
@@ -82,8 +86,13 @@ def ratio_cell(times: pd.DataFrame, name: str, baseline: str, verified: frozense
         return str(bad["status"].iloc[0])
     if str(mine["case"].iloc[0]) not in verified:
         return "not verified"
-    ratios = block_ratios(mine, base)
-    return str(ratio_interval(ratios)) if ratios else ""
+    alike = base[base["d_out"].isin(mine["d_out"])]
+    of_case = (one for _, one in (base if alike.empty else alike).groupby("case", sort=False))
+    ratios = max((block_ratios(mine, one) for one in of_case), key=len)
+    if not ratios:
+        return ""
+    other = f" (to {mine['d_out'].iloc[0]})" if alike.empty else ""
+    return f"{ratio_interval(ratios)}{other}"
 
 
 def ratio_tables(published: Path) -> list[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -267,6 +268,20 @@ def test_whom_a_ratio_of_costs_favours(
     assert v.hardware == "another class"
     # Of a device that was only trained on nothing tells which class it is of.
     assert _hardware(runs(0.0)) == ""
+
+
+@pytest.mark.parametrize(("found", "direction"), [(0.1, "less favourable"), (0.97, "more")])
+def test_what_is_left_without_a_part_favours_it_the_more_the_less_it_costs(
+    found: float, direction: str
+) -> None:
+    """A model without a part over the whole: printed .69 of the time."""
+    tolerance = {"factor": 1.25}
+    printed = {"value": 0.69}
+    one = claim("time_ratio", parameters=TIME, published=printed, tolerance=tolerance)
+    (v,) = ledger({"d": times(found, noise=0.002)}, claims=[replace(one, cheap_is_large=True)])
+    assert v.direction.startswith(direction), v.reason
+    (turned,) = ledger({"d": times(found, noise=0.002)}, claims=[one])
+    assert {v.direction, turned.direction} == {"less favourable", "more favourable"}
 
 
 def test_devices_are_never_mixed() -> None:

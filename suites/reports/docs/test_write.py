@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from harness import cli
@@ -134,6 +136,11 @@ def test_a_ratio_that_is_not_verified_or_failed_has_no_number() -> None:
     assert speed.ratio_cell(at, mine, base, frozenset()) == "not verified"
     assert speed.ratio_cell(at.assign(status="oom"), mine, base, verified) == "oom"
     assert speed.ratio_cell(at, "core_mtsa.tiled", base, verified) == ""
+    wide = at[at["name"] == base].assign(case="another", d_out=9, seconds=9.9, ratio=math.nan)
+    both = pd.concat([wide, at])
+    assert speed.ratio_cell(both, mine, base, verified) == "0.64x [0.48, 0.86]", "of its own widths"
+    alone = pd.concat([wide, at[at["name"] == mine].assign(beside=None)])
+    assert speed.ratio_cell(alone, mine, base, verified).endswith(f"] (to {at['d_out'].iloc[0]})")
 
 
 def test_the_docs_are_those_of_the_published_records() -> None:
