@@ -68,6 +68,15 @@ def sentences(score: Score) -> list[str]:
         f"{n.waited:.1%} of the time; median noise floor {n.spread:.1%}."
         for n in score.noise
     ]
+    for count, shares in score.fewer.items():
+        for condition in dict.fromkeys(s.condition for s in shares if s.total):
+            told = [
+                f"{'equal work' if s.arm == 'same' else s.arm} {s.count / s.total:.1%}"
+                for s in shares
+                if s.condition == condition
+            ]
+            each = f"of {shares[0].total:,} each"
+            said.append(f"Of {count} blocks, {condition}, told apart: {', '.join(told)}; {each}.")
     said += [
         f"{condition}: {count} comparisons are not complete and not counted; start again."
         for condition, count in score.missing.items()

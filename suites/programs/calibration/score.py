@@ -29,6 +29,8 @@ from harness.stats import Interval, noise_floor, ratio_interval, verdict
 from suites.programs.calibration.plan import ARMS, CONTROL, GOALS, Goal, Plan
 
 THRESHOLD = "median:5%"
+FEWER = (2, 3, 5, 7)
+"""Blocks of which most published tables are, beside a calibration's own number."""
 ATTNBENCH, ONE_RUN, POOLED = "attnbench", "pytest-benchmark, one run", "pytest-benchmark, pooled"
 
 
@@ -66,10 +68,14 @@ class Noise:
 
 @dataclass(frozen=True)
 class Score:
-    """What a journal shows of one plan; what is ``missing`` of a condition is not counted."""
+    """What a journal shows of one plan; what is ``missing`` of a condition is not counted.
+
+    `fewer` is what fewer blocks of the same would have found, by their number.
+    """
 
     plan: Plan
     shares: list[Share]
+    fewer: Mapping[int, list[Share]]
     noise: list[Noise]
     missing: Mapping[str, int]
 
@@ -151,6 +157,7 @@ def comparisons(
 def score(plan: Plan, records: Sequence[Mapping[str, Any]]) -> Score:
     """Judge every comparison of a plan, condition by condition."""
     shares: list[Share] = []
+    fewer: dict[int, list[Share]] = {count: [] for count in FEWER if count < plan.blocks}
     noise: list[Noise] = []
     absent: dict[str, int] = {}
     for condition in dict.fromkeys(r["condition"] for r in records):
@@ -165,8 +172,32 @@ def score(plan: Plan, records: Sequence[Mapping[str, Any]]) -> Score:
                 (POOLED, sum(pooled for _, pooled in theirs), len(complete)),
             )
             shares += [Share(condition, arm, *count) for count in counts]
+        for count, found in fewer.items():
+            found += _with_fewer(condition, complete, count)
         noise.append(_noise(condition, floors, [r for r in records if r["condition"] == condition]))
-    return Score(plan, shares, noise, absent)
+    return Score(plan, shares, fewer, noise, absent)
+
+
+def _with_fewer(condition: str, complete: Sequence[Blocks], count: int) -> list[Share]:
+    """What each so many blocks say, one after the other, with the floor of their own control."""
+    groups = [
+        {block: of[block] for block in ordered[at : at + count]}
+        for of in complete
+        for ordered in [sorted(of)]
+        for at in range(0, len(ordered) - count + 1, count)
+    ]
+    floors = [noise_floor(interval(blocks, CONTROL)) for blocks in groups]
+    return [
+        Share(
+            condition,
+            arm.name,
+            ATTNBENCH,
+            sum(told_apart(b, arm.name, f) for b, f in zip(groups, floors, strict=True)),
+            len(groups),
+        )
+        for arm in ARMS
+        if arm.name != CONTROL
+    ]
 
 
 def _noise(condition: str, floors: list[float], records: list[Mapping[str, Any]]) -> Noise:

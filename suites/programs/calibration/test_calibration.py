@@ -80,6 +80,13 @@ def test_goals_are_met_by_a_quiet_machine_and_by_no_noisy_one(
     what = Plan(40, 15, 3, 0.05, PROBLEMS)
     quiet = measured(tmp_path / "quiet", what, MadeUp(0.01))
     assert quiet.reached
+    totals = {n: {s.total for s in shares} for n, shares in quiet.fewer.items()}
+    assert totals == {2: {40 * 7}, 3: {40 * 5}, 5: {40 * 3}, 7: {40 * 2}}
+    found = {n: {s.arm: s.count / s.total for s in of} for n, of in quiet.fewer.items()}
+    five = [found[n]["5 % slower"] for n in (2, 3, 5, 7)]
+    assert five == sorted(five)
+    assert five[0] < 0.8 < five[-1]
+    assert all(of["same"] < 0.05 for of in found.values())
     assert not measured(tmp_path / "noisy", what, MadeUp(0.2)).reached
 
 
