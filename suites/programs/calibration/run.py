@@ -100,6 +100,17 @@ def load(folder: Path, plan_id: str = "") -> tuple[Plan, list[dict[str, Any]], l
     return from_description(plans[plan_id]), records, found.warnings
 
 
+def measured_on(folder: Path, plan: Plan) -> str:
+    """Of a plan: ``AMD EPYC, torch 2.13.0+cpu; commits 6013e4735f; begun 2026-11-21.``"""
+    sessions = [s for s in journal.read(folder).sessions.values() if s.get("plan_id") == plan.id]
+    prints = [s.get("fingerprint") or {} for s in sessions]
+    machines = [f"{f.get('model', '?')}, torch {f.get('torch', '?')}" for f in prints]
+    commits = [schema.short_commit(s.get("environment") or {}) for s in sessions]
+    first = min(str(s.get("at")) for s in sessions)[:10]
+    where, of = ("; ".join(dict.fromkeys(one)) for one in (machines, commits))
+    return f"{where}; commits {of}; begun {first}."
+
+
 @contextlib.contextmanager
 def kept_busy(condition: str) -> Iterator[int | None]:
     """Keep one core busy while the condition says so; the process, whose id is given, dies with us.
