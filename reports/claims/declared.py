@@ -11,7 +11,14 @@ from harness.experiments.preregistration import design_file
 from harness.experiments.replicates import unit_of
 from harness.experiments.warnings import selecting_everything
 from harness.train.task import by_common_recipe
-from reports.claims.device import DeviceFrames, Record, alternatives, first_fitting, same_form
+from reports.claims.device import (
+    DeviceFrames,
+    Record,
+    alternatives,
+    first_fitting,
+    same_form,
+    whole_words,
+)
 from reports.claims.record import Claim
 from reports.claims.verdict import Answer, Evidence, of_difference
 from reports.core.against import outdone
@@ -31,7 +38,8 @@ def declared_for(claim: Claim, device: DeviceFrames) -> list[Declared]:
     """The declared comparison that answers a claim, and behind it those of its other names.
 
     Of each pair of names that the claim's sides stand for (the released program's form, and the
-    text's) there is one: one question has one family. First is what has enough runs to conclude
+    text's) there is one: one question has one family; by word vectors cut to another table's words
+    none, which asks for a cause. First is what has enough runs to conclude
     from and was trained alike (the rest decides nothing), declared before its runs rather than
     exploratory, by a design file rather than by a command, of the names that the claim prefers, by
     the recipe that the task has for all today, in the largest family. Empty if none has a pair of
@@ -41,7 +49,7 @@ def declared_for(claim: Claim, device: DeviceFrames) -> list[Declared]:
     found: dict[tuple[int, int], tuple[tuple[Any, ...], Declared]] = {}
     for family in device.conclusions:
         for c in family.comparisons:
-            if c.task != p["task"] or c.metric != claim.metric:
+            if c.task != p["task"] or c.metric != claim.metric or not all(map(whole_words, c.runs)):
                 continue
             for sign, names in sides_of(claim, c.first, c.second) if c.difference else ():
                 rank = _standing(family, c, names)

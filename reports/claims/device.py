@@ -24,6 +24,7 @@ from harness.records.ratios import (
 )
 from harness.registry import builtins
 from harness.stats import noise_floor, ratio_interval
+from harness.train.data.vectors import AMONG
 from reports.claims.verdict import NOT_MEASURED, Evidence
 
 Record = Mapping[str, Any]
@@ -93,6 +94,11 @@ def first_fitting(given: str | Sequence[str], recorded: Iterable[str]) -> list[s
     )
 
 
+def whole_words(run: Record) -> bool:
+    """Whether it was not trained by a table of words cut to another's, which asks for a cause."""
+    return AMONG not in str(run.get("vectors"))
+
+
 def not_measured(what: str, command: str) -> Evidence:
     """A finding that a command could change."""
     reason = f"{NOT_MEASURED}: {what}; {command} makes such records."
@@ -139,8 +145,9 @@ class DeviceFrames:
 
     @cached_property
     def runs(self) -> list[Record]:
-        """Finished training runs."""
-        return [r for r in self.records if r["kind"] == "run" and r["status"] == "ok"]
+        """Finished training runs; of cut word vectors none (`whole_words`)."""
+        finished = (r for r in self.records if r["kind"] == "run" and r["status"] == "ok")
+        return [r for r in finished if whole_words(r)]
 
     @property
     def everywhere(self) -> list[Conclusion]:

@@ -109,7 +109,10 @@ def causes(tasks: Iterable[Sequence[TaskRuns]]) -> list[tuple[str, TaskRuns, Aga
 
 
 def over(machines: Sequence[Iterable[Sequence[TaskRuns]]]) -> list[tuple[str, TaskRuns, Against]]:
-    """What each machine shows by itself, and only then what two of them do: `causes`."""
+    """What each machine shows by itself, and only then what two of them do: `causes`.
+
+    Of what was repeated on a further machine, and gave the same, once.
+    """
 
     def asked(one: tuple[str, TaskRuns, Against]) -> tuple[str, ...]:
         cause, _, pair = one
@@ -122,7 +125,8 @@ def over(machines: Sequence[Iterable[Sequence[TaskRuns]]]) -> list[tuple[str, Ta
     for tasks in machines:
         for recipes in tasks:
             everywhere.setdefault(recipes[0].name, []).extend(recipes)
-    return found + [one for one in causes(everywhere.values()) if asked(one) not in told]
+    across = {(asked(one), one[2].text): one for one in causes(everywhere.values())}
+    return found + [one for (of, _), one in across.items() if of not in told]
 
 
 def apart_of(*both: ModelRuns) -> bool:

@@ -120,6 +120,15 @@ def test_what_models_learn_is_counted_once_where_it_was_declared_and_costs_every
     assert alone.counted
 
 
+def test_runs_by_cut_word_vectors_answer_no_claim() -> None:
+    """They ask for a cause, whether they were declared or not."""
+    ours = "mtsa_released.fused"
+    cut = [{**r, "vectors": "a&b"} for r in trained(ours, gain=0.05)]
+    assert verdict([design(6, ours), *trained(ours, gain=0.05)]).verdict == "reproduced"
+    assert verdict([design(6, ours), *cut]).wants_records
+    assert verdict(cut).wants_records
+
+
 def test_what_was_declared_before_its_runs_stands_before_what_was_not() -> None:
     exploratory = {**design(6, "mtsa_released.fused"), "at": "2026-01-03", "session": "late"}
     before = design(6, "mtsa.fused")
