@@ -38,12 +38,12 @@ def declared_for(claim: Claim, device: DeviceFrames) -> list[Declared]:
     """The declared comparison that answers a claim, and behind it those of its other names.
 
     Of each pair of names that the claim's sides stand for (the released program's form, and the
-    text's) there is one: one question has one family; by word vectors cut to another table's words
-    none, which asks for a cause. First is what has enough runs to conclude
+    text's) there is one: one question has one family. First is what has enough runs to conclude
     from and was trained alike (the rest decides nothing), declared before its runs rather than
     exploratory, by a design file rather than by a command, of the names that the claim prefers, by
-    the recipe that the task has for all today, in the largest family. Empty if none has a pair of
-    finished runs; one of which runs failed or are to come is the answer too, an undecided one.
+    the recipe that the task has for all today, in the largest family. What was trained by cut word
+    vectors is left out: it asks for a cause (`whole_words`). Empty if none has a pair of finished
+    runs; one of which runs failed or are to come is the answer too, an undecided one.
     """
     p = claim.parameters
     found: dict[tuple[int, int], tuple[tuple[Any, ...], Declared]] = {}
