@@ -139,6 +139,8 @@ def test_a_ratio_that_is_not_verified_or_failed_has_no_number() -> None:
     wide = at[at["name"] == base].assign(case="another", d_out=9, seconds=9.9, ratio=math.nan)
     both = pd.concat([wide, at])
     assert speed.ratio_cell(both, mine, base, verified) == "0.64x [0.48, 0.86]", "of its own widths"
+    few = at[at["name"] == base].iloc[:1].assign(case="fewer", heads=1)
+    assert speed.ratio_cell(pd.concat([few, at]), mine, base, verified) == "0.64x [0.48, 0.86]"
     alone = pd.concat([wide, at[at["name"] == mine].assign(beside=None)])
     assert speed.ratio_cell(alone, mine, base, verified).endswith(f"] (to {at['d_out'].iloc[0]})")
 
