@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from harness.experiments.replicates import Pair, is_ok, is_paired, pairs_of
-from harness.train.recipe import identity, without_ceilings
+from harness.experiments.unequal import as_tuned
+from harness.train.recipe import identity
 
 Record = Mapping[str, Any]
 
@@ -68,8 +69,8 @@ def _work(run: Record) -> tuple[str, ...]:
 
     A longer patience goes on where a shorter one ended: what was seen of the one is seen of both.
     """
-    recipe = without_ceilings(run.get("recipe") or {})
-    settings = sorted((name, repr(value)) for name, value in recipe.items() if name != "patience")
+    recipe = as_tuned(run.get("recipe") or {})
+    settings = sorted((name, repr(value)) for name, value in recipe.items())
     drawn = (run.get(name) for name in ("model", "task", "seed", "fold"))
     return tuple(map(str, (*drawn, settings)))
 

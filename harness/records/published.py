@@ -154,8 +154,8 @@ def _clip(calibrations: Iterable[Mapping[str, Any]]) -> None:
         ends = sorted({median_low(wall), median_high(wall), *middles[at]})
         kept = [0.0, *(ends[max(bisect_right(ends, us) - 1, 0)] for us in wall)]
         of["steps_us"] = [round(b - a, 6) for a, b in pairwise(kept)]
-        of["ran_us"] = _rounded(float(sum(of.pop("us"))))
-        of["waited_us"] = _rounded(float(sum(of["waited_us"].values())))
+        of["ran_us"] = float(sum(of.pop("us")))
+        of["waited_us"] = float(sum(of["waited_us"].values()))
 
 
 def _rounded(value: Any, digits: int = DIGITS) -> Any:

@@ -4,66 +4,64 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from operator import itemgetter
 
 from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.preregistration import design_file
 from harness.experiments.replicates import unit_of
 from harness.experiments.warnings import selecting_everything
 from harness.train.task import by_common_recipe
-from reports.claims.device import (
-    DeviceFrames,
-    Record,
-    alternatives,
-    first_fitting,
-    same_form,
-    whole_words,
-)
+from reports.claims.device import DeviceFrames, Record, alternatives, first_fitting, same_form
 from reports.claims.record import Claim
-from reports.claims.verdict import Answer, Evidence, of_difference
+from reports.claims.verdict import Answer, Evidence, Precedence, of_difference
 from reports.core.against import outdone
 from reports.core.printed_values import printed_accuracy
-from reports.core.recipes import recipe_text
+from reports.core.recipes import recipe_text, whole_words
 from reports.core.style import mechanism_of
 
 UNDECIDABLE = ("descriptive only", "unfinished")
 """Verdicts on too little to conclude anything."""
 
-Declared = tuple[Conclusion, Comparison, int]
-"""A comparison, the family it is judged in, and 1 or, where its sides are the claim's turned, -1.
-"""
+Declared = tuple[Conclusion, Comparison, int, Precedence]
+"""A comparison, the family it is judged in, 1 or, where its sides are the claim's turned, -1; and
+why it comes before others."""
 
 
 def declared_for(claim: Claim, device: DeviceFrames) -> list[Declared]:
     """The declared comparison that answers a claim, and behind it those of its other names.
 
     Of each pair of names that the claim's sides stand for (the released program's form, and the
-    text's) there is one: one question has one family. First is what has enough runs to conclude
-    from and was trained alike (the rest decides nothing), declared before its runs rather than
-    exploratory, by a design file rather than by a command, of the names that the claim prefers, by
-    the recipe that the task has for all today, in the largest family. What was trained by cut word
-    vectors is left out: it asks for a cause (`whole_words`). Empty if none has a pair of finished
-    runs; one of which runs failed or are to come is the answer too, an undecided one.
+    text's) there is one: one question has one family. First is that of the highest `Precedence`.
+    What was trained by cut word vectors is left out: it asks for a cause (`whole_words`). Empty if
+    none has a pair of finished runs; one of which runs failed or are to come is the answer too, an
+    undecided one.
     """
     p = claim.parameters
-    found: dict[tuple[int, int], tuple[tuple[Any, ...], Declared]] = {}
+    found: dict[tuple[int, int], Declared] = {}
     for family in device.conclusions:
         for c in family.comparisons:
             if c.task != p["task"] or c.metric != claim.metric or not all(map(whole_words, c.runs)):
                 continue
             for sign, names in sides_of(claim, c.first, c.second) if c.difference else ():
-                rank = _standing(family, c, names)
+                precedence = _precedence(family, c, names)
                 best = found.get(names)
-                if best is None or rank > best[0]:
-                    found[names] = (rank, (family, c, sign))
-    return [one for _, one in sorted(found.values(), key=lambda one: one[0], reverse=True)]
+                if best is None or precedence > best[-1]:
+                    found[names] = (family, c, sign, precedence)
+    return sorted(found.values(), key=itemgetter(-1), reverse=True)
 
 
-def _standing(family: Conclusion, c: Comparison, names: tuple[int, int]) -> tuple[Any, ...]:
-    """What the first of several has the highest of: see `declared_for`; of such names of sides."""
-    common = all(by_common_recipe(r) for r in _finished(c.runs))
-    enough, at = c.verdict not in UNDECIDABLE, str(family.record.get("at"))
-    return (enough, not c.flaws, *c.standing[:2], -sum(names), common, c.together, at)
+def _precedence(family: Conclusion, c: Comparison, names: tuple[int, int]) -> Precedence:
+    early, planned, *_ = c.standing
+    return Precedence(
+        c.verdict not in UNDECIDABLE,
+        not c.flaws,
+        early,
+        planned,
+        -sum(names),
+        all(map(by_common_recipe, _finished(c.runs))),
+        c.together,
+        str(family.record.get("at")),
+    )
 
 
 def sides_of(claim: Claim, first: str, second: str) -> Iterator[tuple[int, tuple[int, int]]]:
@@ -96,7 +94,7 @@ def by_design(
     every : iterable of Conclusion
         Of which some may tell that its baseline is a weak one.
     """
-    (family, c, sign), *others = declared
+    (family, c, sign, precedence), *others = declared
     d, unit = c.difference, c.unit
     assert d is not None
     scale = sign * (unit.scale if c.higher_is_better else -unit.scale)
@@ -106,12 +104,11 @@ def by_design(
     weak = outdone(replace(family, comparisons=(c,)), every)
     beside = (*beside_printed(c.task, c.metric, means), *weak, *beside)
     said = ["; ".join([_said(family, c), *whole, *beside])]
-    said += [f"In another form: {_said(whose, other)}" for whose, other, _ in others]
+    said += [f"In another form: {_said(whose, other)}" for whose, other, *_ in others]
     void = bool(c.flaws or whole or c.verdict in UNDECIDABLE)
     answer: Answer | None = "undecided" if void or not decided(claim, c.verdict) else None
-    names = next(n for turned, n in sides_of(claim, c.first, c.second) if turned == sign)
-    rank = _standing(family, c, names)
-    return of_difference(d, scale, f"{'. '.join(said)}.", keys_of(c.runs), answer, standing=rank)
+    told = f"{'. '.join(said)}."
+    return of_difference(d, scale, told, keys_of(c.runs), answer, precedence=precedence)
 
 
 def decided(claim: Claim, verdict: str) -> bool:

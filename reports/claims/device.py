@@ -24,8 +24,8 @@ from harness.records.ratios import (
 )
 from harness.registry import builtins
 from harness.stats import noise_floor, ratio_interval
-from harness.train.data.vectors import AMONG
 from reports.claims.verdict import NOT_MEASURED, Evidence
+from reports.core.recipes import whole_words
 
 Record = Mapping[str, Any]
 
@@ -92,11 +92,6 @@ def first_fitting(given: str | Sequence[str], recorded: Iterable[str]) -> list[s
             name for text in alternatives(given) for name in known if parse(text).fits(name)
         )
     )
-
-
-def whole_words(run: Record) -> bool:
-    """Whether it was not trained by a table of words cut to another's, which asks for a cause."""
-    return AMONG not in str(run.get("vectors"))
 
 
 def not_measured(what: str, command: str) -> Evidence:

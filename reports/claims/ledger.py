@@ -143,12 +143,12 @@ def ledger(
 def _told_on(by_device: Mapping[str, Evidence]) -> dict[str, str]:
     """By device where what it has measured is decided, if elsewhere: a model learns alike anywhere.
 
-    That of the highest standing decides, then that of the most records.
+    That of the highest precedence decides, then that of the most records.
     """
     measured = {key: one for key, one in by_device.items() if math.isfinite(one.value)}
     if len(measured) < 2:
         return {}
-    best = max(measured, key=lambda key: (measured[key].standing, len(measured[key].keys)))
+    best = max(measured, key=lambda key: (measured[key].precedence, len(measured[key].keys)))
     return {key: best for key in measured if key != best}
 
 

@@ -33,7 +33,7 @@ from reports.claims.device import (
     same_form,
 )
 from reports.claims.record import Claim
-from reports.claims.verdict import Answer, Evidence, of_difference
+from reports.claims.verdict import Answer, Evidence, Precedence, of_difference
 from reports.core.against import against
 from reports.core.recipes import recipe_of
 from reports.core.trained import ModelRuns
@@ -148,10 +148,15 @@ def accuracy_difference(claim: Claim, device: DeviceFrames) -> Evidence:
     scale = unit.scale if first.higher_is_better else -unit.scale
     names = next(names for _, names in sides_of(claim, first.model, second.model))
     runs = [*first.runs, *second.runs]
-    common, at = all(map(by_common_recipe, runs)), max(str(r.get("at")) for r in runs)
-    enough = d.count_first >= LEAST_SEEDS
-    rank = (enough, not flaws, False, False, -sum(names), common, 1, at)
-    return of_difference(d, scale, said, keys, answer, p_value, rank)
+    precedence = Precedence(
+        enough=d.count_first >= LEAST_SEEDS,
+        alike=not flaws,
+        near=-sum(names),
+        common=all(map(by_common_recipe, runs)),
+        together=1,
+        at=max(str(r.get("at")) for r in runs),
+    )
+    return of_difference(d, scale, said, keys, answer, p_value, precedence)
 
 
 def epoch_ratio(claim: Claim, device: DeviceFrames) -> Evidence:
@@ -262,7 +267,7 @@ def _over_sentences(claim: Claim, device: DeviceFrames, field: str, scale: float
         f"{newest['model']} on {newest['task']}, {len(runs)} seed{'s' * (len(runs) != 1)}, "
         f"{sentences} sentences"
     )
-    others = _elsewhere(field, p["number"], scale, [r for r in mine if r not in alike])
+    others = _also_looked_at(field, p["number"], scale, [r for r in mine if r not in alike])
     keys = keys_of(runs)
     if len(runs) < LEAST_SEEDS:
         few = f"{said}: fewer than {LEAST_SEEDS} seeds, nothing is concluded{others}."
@@ -274,7 +279,7 @@ def _over_sentences(claim: Claim, device: DeviceFrames, field: str, scale: float
     return Evidence(mean, low, high, told, keys, answer=answer)
 
 
-def _elsewhere(field: str, number: str, scale: float, looked: Sequence[Record]) -> str:
+def _also_looked_at(field: str, number: str, scale: float, looked: Sequence[Record]) -> str:
     """What looks at the same model found on other tasks, or by other recipes; empty without any."""
     found: dict[str, dict[int, float]] = {}
     for r in looked:

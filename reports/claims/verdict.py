@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from harness.experiments.replicates import EXPLORATORY, unit_of
 from harness.stats import MeanDifference
@@ -103,6 +103,22 @@ def region(tolerance: Mapping[str, Any], published: PrintedNumber) -> Region:
     raise ValueError(f"given tolerance {kind!r}; see reports.claims.verdict.region")
 
 
+class Precedence(NamedTuple):
+    """Of several comparisons that answer a claim the one with the largest decides it."""
+
+    enough: bool = False  # runs to conclude from
+    alike: bool = False  # trained so; the rest decides nothing
+    early: bool = False  # declared before its runs
+    planned: bool = False  # by a design file
+    near: int = 0  # less, the further its models' names stand behind in the claim's lists
+    common: bool = False  # by the recipe that the task has for all today
+    together: int = 0  # comparisons that were declared with it
+    at: str = ""  # when
+
+
+UNRANKED = Precedence()
+
+
 @dataclass(frozen=True)
 class Evidence:
     """What a query found: a value with its interval (nan where there is none), a sentence, keys of
@@ -110,8 +126,8 @@ class Evidence:
 
     `answer`: where the query itself decides (a test with a correction for several, say); None: the
     region of the claim does. `p`: of the test against no difference, where one counts among others
-    (Holm); else nan. `standing`: of several machines' evidence on what a model learns the highest
-    counts; like is compared with like.
+    (Holm); else nan. `precedence`: of several machines' evidence on what a model learns the highest
+    counts.
     """
 
     value: float = math.nan
@@ -122,7 +138,7 @@ class Evidence:
     steps: tuple[str, ...] = ()
     answer: Answer | None = None
     p: float = math.nan
-    standing: tuple[Any, ...] = ()
+    precedence: Precedence = UNRANKED
 
 
 def of_difference(
@@ -132,12 +148,12 @@ def of_difference(
     keys: tuple[str, ...],
     answer: Answer | None = None,
     p: float = math.nan,
-    standing: tuple[Any, ...] = (),
+    precedence: Precedence = UNRANKED,
 ) -> Evidence:
     """A measured difference of means with its interval, times a scale; negative: turned round."""
     low, high = sorted((scale * d.low, scale * d.high))
     value = scale * d.difference
-    return Evidence(value, low, high, said, keys, answer=answer, p=p, standing=standing)
+    return Evidence(value, low, high, said, keys, answer=answer, p=p, precedence=precedence)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.experiments.replicates import BEST_ON_TEST
 from harness.records.schema import digest
-from harness.train.data.vectors import NO_VECTORS
+from harness.train.data.vectors import AMONG, NO_VECTORS
 from harness.train.recipe import CEILINGS, changes, identity
 from harness.train.task import by_common_recipe, known_tasks
 from reports.core.style import mechanism_of
@@ -86,6 +86,11 @@ def recipe_of(run: Mapping[str, Any]) -> str:
     by = named(run) if run.get("recipe") and run.get("epochs") else None
     rows = by is not None and by[0] != "common"
     return digest([by if rows else recipe, run.get("vectors"), *filter(None, [run.get("data")])])
+
+
+def whole_words(run: Mapping[str, Any]) -> bool:
+    """Whether its table of word vectors was not cut to the words of another one."""
+    return AMONG not in str(run.get("vectors"))
 
 
 def trained_alike(runs: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:

@@ -46,7 +46,7 @@ characters those of Ma and Hovy (2016), the rest the common recipe of single sen
 rate, which the paper leaves to an appendix that its public text lacks, are ours: without a warm-up
 the Transformer of three layers, whose norms come last, does not train at this rate at all."""
 
-ARMS = ("multi_scale_transformer", "transformer", "multi_head[positions=none]", "bi_lstm", "mtsa")
+_ARMS = ("multi_scale_transformer", "transformer", "multi_head[positions=none]", "bi_lstm", "mtsa")
 """With each of them as many recipes were tried."""
 
 _TASK = Task(
@@ -60,7 +60,7 @@ _TASK = Task(
     recipe=RECIPE,
     files=parts_of_speech.files,
     vectors="top10k_100d_int8",
-    tuned=dict.fromkeys(ARMS, 4),
+    tuned=dict.fromkeys(_ARMS, 4),
     one_test_set=True,
 )
 
@@ -74,7 +74,7 @@ TASKS = (
         metrics=("span_f1", "tag_accuracy", "tag_accuracy_unseen"),
         load="harness.train.tasks.tagging:entities",
         recipe=replace(RECIPE, dropout=0.5, batch=16, patience=5, characters=60, crf=True),
-        tuned=dict.fromkeys(ARMS, 6),
+        tuned=dict.fromkeys(_ARMS, 6),
         files=entities.files,
     ),
 )

@@ -16,10 +16,10 @@ from harness.experiments.allowed import one_word_without_key
 from harness.experiments.conclusion import Conclusion
 from harness.experiments.replicates import BEST_ON_TEST
 from harness.registry import builtins
-from harness.train.data.vectors import AMONG
 from harness.train.task import known_tasks, tasks
 from reports.core.forest import Line, Panel, forests
 from reports.core.printed_values import PrintedAccuracy, printed_accuracy, row_of
+from reports.core.recipes import whole_words
 from reports.core.tables import Saved
 from reports.core.trained import ModelRuns, TaskRuns, mean_text
 from reports.pages.corpora.tables import head, unseen
@@ -158,7 +158,7 @@ def beside(
 ) -> list[Beside]:
     """Every model in its own configuration that a paper prints, by every recipe of its task.
 
-    Without what was trained by vectors of fewer words than there are: it asks for a cause.
+    Without what was trained by cut word vectors: it asks for a cause.
     """
     return [
         Beside(of, one, printed, unseen(one, conclusions))
@@ -166,7 +166,7 @@ def beside(
         for of in recipes
         for one in of.models
         if not one.variant
-        and AMONG not in str(one.runs[0].get("vectors"))
+        and whole_words(one.runs[0])
         and (printed := printed_accuracy(of.name, one.metric, one.mechanism)) is not None
     ]
 

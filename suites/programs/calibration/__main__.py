@@ -14,7 +14,7 @@ from harness.cli.output import say, steps
 from harness.errors import UsageError
 from harness.measure.device import device_fingerprint
 from suites.programs.calibration.plan import CONDITIONS, Goal, Plan, short, standard
-from suites.programs.calibration.run import load, measured_on, missing, run
+from suites.programs.calibration.run import load, missing, run
 from suites.programs.calibration.score import ATTNBENCH, ONE_RUN, POOLED, Score, Share, score
 from suites.programs.command import application, console, finishing, print_judged
 
@@ -136,12 +136,11 @@ def main(
         plan = short() if quick else standard(comparisons, blocks)
         plan_id = plan.id
         measured = _measure(out, plan, _conditions(conditions), Path(journal))
-    plan, records, warnings = load(Path(given or journal), plan_id)
+    plan, records, made, warnings = load(Path(given or journal), plan_id)
     for warning in warnings:
         print(f"calibrate: {warning}", file=sys.stderr)
     result = score(plan, records)
-    said = [*sentences(result), measured_on(Path(given or journal), plan)]
-    few = "blocks" if quick else ""
+    said, few = [*sentences(result), made], "blocks" if quick else ""
     met = result.reached
     print_judged(out, HEADS, rows(result), said, met=met, few=few, markdown=markdown)
     return int(not measured or not (result.reached or quick))

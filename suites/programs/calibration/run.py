@@ -7,7 +7,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, product
@@ -69,8 +69,8 @@ def missing(
     return found
 
 
-def load(folder: Path, plan_id: str = "") -> tuple[Plan, list[dict[str, Any]], list[str]]:
-    """Plan, finished records and warnings of a folder.
+def load(folder: Path, plan_id: str = "") -> tuple[Plan, list[dict[str, Any]], str, list[str]]:
+    """Plan, finished records, where and when they were made, and warnings of a folder.
 
     Raises
     ------
@@ -97,12 +97,12 @@ def load(folder: Path, plan_id: str = "") -> tuple[Plan, list[dict[str, Any]], l
             f"{folder} holds this calibration twice (of other code or another machine); give a "
             "folder of its own to each"
         )
-    return from_description(plans[plan_id]), records, found.warnings
+    of_plan = [s for s in found.sessions.values() if s.get("plan_id") == plan_id]
+    return from_description(plans[plan_id]), records, _made(of_plan), found.warnings
 
 
-def measured_on(folder: Path, plan: Plan) -> str:
-    """Of a plan: ``AMD EPYC, torch 2.13.0+cpu; commits 6013e4735f; begun 2026-11-21.``"""
-    sessions = [s for s in journal.read(folder).sessions.values() if s.get("plan_id") == plan.id]
+def _made(sessions: Sequence[Mapping[str, Any]]) -> str:
+    """``AMD EPYC, torch 2.13.0+cpu; commits 6013e4735f; begun 2026-11-21.``"""
     prints = [s.get("fingerprint") or {} for s in sessions]
     machines = [f"{f.get('model', '?')}, torch {f.get('torch', '?')}" for f in prints]
     commits = [schema.short_commit(s.get("environment") or {}) for s in sessions]

@@ -162,24 +162,22 @@ def score(plan: Plan, records: Sequence[Mapping[str, Any]]) -> Score:
     absent: dict[str, int] = {}
     for condition in dict.fromkeys(r["condition"] for r in records):
         complete, absent[condition] = comparisons(plan, condition, records)
-        floors = [noise_floor(interval(blocks, CONTROL)) for blocks in complete]
-        for arm in (a.name for a in ARMS if a.name != CONTROL):
-            ours = sum(told_apart(b, arm, f) for b, f in zip(complete, floors, strict=True))
-            theirs = [_fails(blocks, arm) for blocks in complete]
+        for ours in _by_blocks(condition, complete, plan.blocks):
+            theirs = [_fails(blocks, ours.arm) for blocks in complete]
             counts = (
-                (ATTNBENCH, ours, len(complete)),
                 (ONE_RUN, sum(runs for runs, _ in theirs), len(complete) * plan.blocks),
                 (POOLED, sum(pooled for _, pooled in theirs), len(complete)),
             )
-            shares += [Share(condition, arm, *count) for count in counts]
+            shares += [ours, *(Share(condition, ours.arm, *count) for count in counts)]
         for count, found in fewer.items():
-            found += _with_fewer(condition, complete, count)
+            found += _by_blocks(condition, complete, count)
+        floors = [noise_floor(interval(blocks, CONTROL)) for blocks in complete]
         noise.append(_noise(condition, floors, [r for r in records if r["condition"] == condition]))
     return Score(plan, shares, fewer, noise, absent)
 
 
-def _with_fewer(condition: str, complete: Sequence[Blocks], count: int) -> list[Share]:
-    """What each so many blocks say, one after the other, with the floor of their own control."""
+def _by_blocks(condition: str, complete: Sequence[Blocks], count: int) -> list[Share]:
+    """What bench's verdict says of each so many blocks, with the floor of their own control."""
     groups = [
         {block: of[block] for block in ordered[at : at + count]}
         for of in complete

@@ -70,7 +70,7 @@ def measured(
 ) -> score.Score:
     todo = run.missing(what, [condition], folder, FINGERPRINT)
     run.run(what, todo, folder, FINGERPRINT, lambda _: None, time_arm)
-    found, records, _ = run.load(folder)
+    found, records, *_ = run.load(folder)
     return score.score(found, records)
 
 
@@ -242,7 +242,7 @@ def test_a_real_one_of_one_work_and_two_blocks(tmp_path: Path) -> None:
             assert min(arm["mine"]["us"] + arm["base"]["us"]) > 0
             assert 0 < arm["ratio"] < 10
         assert r["before"]["load"] is None or len(r["before"]["load"]) == 3
-    found, records, _ = run.load(tmp_path)
+    found, records, *_ = run.load(tmp_path)
     result = score.score(found, records)
     assert found == what
     assert result.missing == {"idle": 0}
@@ -279,7 +279,7 @@ def test_calibrations_of_two_plans_or_machines_are_not_mixed(
     two, _ = measure(2, "one"), measure(3, "one")
     with pytest.raises(UsageError, match="2 different calibrations"):
         run.load(tmp_path)
-    found, records, _ = run.load(tmp_path, two.id)
+    found, records, *_ = run.load(tmp_path, two.id)
     assert (found, len(records)) == (two, 2)
     measure(2, "another")
     with pytest.raises(UsageError, match="twice"):
