@@ -196,12 +196,30 @@ def _is_form(model: str, of: str) -> bool:
 def better_forms(
     model: str, tasks: Collection[str], every: Iterable[Conclusion]
 ) -> Iterator[tuple[Conclusion, Comparison]]:
-    """Where another form of a model is shown to have ended better than that on one of the tasks."""
+    """Where another form of a model is shown to have ended better than that on one of the tasks.
+
+    That form stands first, also where the model was judged against it.
+    """
     for family in every:
-        for c in family.comparisons:
-            asked = c.second == model and c.task in tasks and _is_form(c.first, model)
-            if asked and _ended_better(c):
+        for asked in family.comparisons:
+            c = asked if asked.second == model else _turned(asked)
+            fits = c.second == model and c.task in tasks and _is_form(c.first, model)
+            if fits and _ended_better(c):
                 yield family, c
+
+
+def _turned(c: Comparison) -> Comparison:
+    """The second model against the first; words, chances and examples stay those of the other."""
+    d = c.difference
+    return replace(
+        c,
+        design={**c.design, "runs": [(second, first) for first, second in c.design["runs"]]},
+        first=c.second,
+        second=c.first,
+        values=tuple((number, second, first) for number, first, second in c.values),
+        difference=d and replace(d, difference=-d.difference, low=-d.high, high=-d.low),
+        verdict={"better": "worse", "worse": "better"}.get(c.verdict, c.verdict),
+    )
 
 
 def outdone(one: Conclusion, every: Iterable[Conclusion]) -> list[str]:

@@ -191,6 +191,13 @@ def test_a_baseline_of_which_another_form_is_better_is_told_as_a_weak_one(source
     assert said_too.endswith(f"exploratory: better (heads.toml, common, {TABLE})")
     (itself,) = (f for f in found if f.models == ("multi_head_released.sdpa",))
     assert outdone(itself, found) == [], "it is what shows it"
+    behind = planned("forms.toml")
+    turned = compared("t", models=[B, "multi_head_relu.sdpa"], plan=behind, first=LOW, second=HIGH)
+    found = conclusions([r for some in (asked, turned) for r in some])
+    (one,) = (f for f in found if f.models == (A,))
+    (said_turned,) = outdone(one, found)
+    assert said_turned.startswith(f"{head}multi_head_relu.sdpa +10.00 [")
+    assert said_turned.endswith(" points, exploratory: better (forms.toml)")
     page = Experiments(on(source, asked, form), Output(None, "p"))
     warned = {row["arms"].partition(".")[0]: said in row["warnings"] for row in page.rows()}
     assert warned == {"mtsa": True, "multi_head_released": False}
