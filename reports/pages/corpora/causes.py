@@ -182,39 +182,65 @@ def table(found: Sequence[tuple[str, TaskRuns, Against]]) -> Saved:
     return flat, rows
 
 
-def unmeasured(
+def unexplained(
     printed: Sequence[Beside],
     found: Iterable[tuple[str, TaskRuns, Against]],
     every: Sequence[Conclusion] = (),
-) -> str:
-    """Which models are far below print by a paper's recipe, without one known difference measured;
-    by others where nothing was trained by that, or on as many examples.
+) -> list[str]:
+    """Which models are far below print by a paper's recipe; by others where nothing was trained by
+    that, or on as many examples.
 
-    Empty if none is; a task at a time, with what is known to differ, and whether `every` conclusion
-    knows another form of the model that ended higher, by whatever recipe.
+    Those without one known difference measured, with what is known to differ, and whether `every`
+    conclusion knows another form of the model that ended higher, by whatever recipe; and those that
+    stay as far below with all that the fuller settings of what was measured gave.
     """
     nearer = {(one.model.task, one.model.mechanism) for one in printed if _by_paper(one)}
     larger = [one.model for one in printed if one.model.task in LESS]
     nearer |= {(LESS[m.task], m.mechanism) for m in larger}
-    told = {
-        (pair.model.task, pair.model.model, "steps" if cause == "patience" else cause)
-        for cause, _, pair in found
-    }
-    said = []
+    of_model: dict[tuple[str, str], list[tuple[str, Against]]] = {}
+    for cause, _, pair in found:
+        at = pair.model.task, pair.model.model
+        of_model.setdefault(at, []).append(("steps" if cause == "patience" else cause, pair))
+    unmeasured: dict[str, None] = {}
+    remaining: dict[str, None] = {}
     for one in printed:
-        m, names = one.model, [CALLED.get(name, name) for name in one.known]
+        m, far = one.model, -FAR * one.model.unit.scale
         asked = one.keyless is None and (_by_paper(one) or (m.task, m.mechanism) not in nearer)
-        measured = any((m.task, m.model, name) in told for name in one.known)
-        if asked and one.gap < -FAR * m.unit.scale and not measured:
+        if not asked or one.gap >= far:
+            continue
+        said = f"{m.task}, {m.recipe}, {m.model} {one.gap:+.{one.printed.digits}f}"
+        measured = [both for both in of_model.get((m.task, m.model), ()) if both[0] in one.known]
+        if not measured:
+            names = [CALLED.get(name, name) for name in one.known]
             names += [FORM] * any(True for _ in better_forms(m.model, [m.task], every))
-            gap = f"{one.gap:+.{one.printed.digits}f}"
-            said.append(f"{m.task}, {m.recipe}, {m.model} {gap} ({', '.join(names) or 'nothing'})")
+            unmeasured[f"{said} ({', '.join(names) or 'not known'})"] = None
+        elif one.gap + _given(m, [pair for _, pair in measured]) < far:
+            names = [CALLED.get(cause, cause) for cause in dict.fromkeys(c for c, _ in measured)]
+            remaining[f"{said} ({', '.join(names)})"] = None
     what = (
         "Far below print, by a paper's recipe or nearly where any was trained by that, while "
-        "nothing that is known to differ (in"
+        "nothing that is known to differ (in parentheses) was measured for that model: "
     )
-    told_once = "; ".join(dict.fromkeys(said))
-    return f"{what} parentheses) was measured for that model: {told_once}." if said else ""
+    still = (
+        "As far below it with all that what was measured (in parentheses) gave, so that the gap is "
+        "not explained: "
+    )
+    return [
+        f"{head}{'; '.join(some)}."
+        for head, some in ((what, unmeasured), (still, remaining))
+        if some
+    ]
+
+
+def _given(m: ModelRuns, pairs: Iterable[Against]) -> float:
+    """What fuller settings than its own gave to a model, in the metric's unit; none took any."""
+    mine = setting_of(m)
+    gains = (
+        pair.difference.difference * (1 if m.higher_is_better else -1)
+        for pair in pairs
+        if setting_of(pair.other) == mine
+    )
+    return m.unit.scale * sum(max(gain, 0.0) for gain in gains)
 
 
 def _by_paper(one: Beside) -> bool:
@@ -229,15 +255,16 @@ def section(
 ) -> Shown:
     """The table with what it says, and what has no cause yet."""
     found = over(machines)
-    left = says(filter(None, [unmeasured(printed, found, every)]))
+    left = says(unexplained(printed, found, every))
     if not found:
         return together(left, remark(NONE))
     return together(
         place.table("causes", *table(found), (0, 1, 2, 3, 6)),
         remark(
             "What one of the known differences is worth: the same model, trained with it and "
-            "without, all else alike but the steps that patience left (medians), paired by seed. "
-            "Every interval is by itself."
+            "without, all else alike but the steps that patience left (medians), paired by seed; "
+            "vectors differ in their size and in how many of the words have one. Every interval is "
+            "by itself."
         ),
         left,
     )
