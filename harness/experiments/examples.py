@@ -332,12 +332,10 @@ def _without(kept: KeptPairs, unit: Unit, verdict: str, again: str, folds: bool)
         return f"none of {kept.tested:,} {which.replace(' that stand', ' stands', 1)}"
     same = f"unchanged ({verdict})"
     changed = same if again == verdict else f"changes from {verdict} to {again}"
-    size = f"{unit.difference(d.difference)}{unit.of_differences}"
-    bounds = "" if math.isnan(d.low) else f" {unit.bounds(d)}"
     p = "" if too_few(d) else f", p = {d.p:.2g}"
     return (
         f"without {kept.seen:,} of {kept.tested:,} {which}: verdict {changed}, difference "
-        f"{size}{bounds}{p}"
+        f"{unit.change(d)}{p}"
     )
 
 
@@ -347,6 +345,6 @@ def _over(over: Crossed, kept: KeptPairs, metric: str, unit: Unit) -> str:
     p = f"= {over.p:.2g}" if over.p > 0 else "< 1e-15"
     return (
         f"over {over.seeds} seeds and {over.items:,} test examples: difference {size} "
-        f"[{unit.difference(over.low)}, {unit.difference(over.high)}], p {p}; "
+        f"{unit.bounds(over)}, p {p}; "
         f"{found} of {len(kept.pairs)} pairs of runs differ by {PAIR_TESTS[metric]}"
     )
