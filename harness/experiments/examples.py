@@ -158,7 +158,7 @@ def kept_of(found: Measured, said: Said) -> KeptPairs | None:
         if is_ok(a) and is_ok(b)
     ]
     paired = [both for _, both in pairs] if found.values.paired else []
-    tested = zip((r for r, _ in pairs), _pair_tests(metric, paired), strict=False)
+    p_values = _pair_tests(metric, paired)  # of all pairs, or of none
     stuck = {key for key, one in by_key.items() if metric == "accuracy" and _says_one_class(one)}
     learned = None
     if stuck:
@@ -172,7 +172,7 @@ def kept_of(found: Measured, said: Said) -> KeptPairs | None:
         tested=len(every),
         unseen=None if unseen.difference is None else unseen,
         unknown="none is left" if unseen.difference is None else "",
-        pairs=tuple((replicate, p) for replicate, p in tested),
+        pairs=tuple((one, p) for (one, _), p in zip(pairs, p_values, strict=False)),
         crossed=_crossed(metric, paired),
         stuck=Counter(str(run["model"]) for run in runs if run["key"] in stuck),
         learned=None if learned is None or learned.difference is None else learned,
@@ -277,14 +277,9 @@ def _crossed_p(
 def _told(
     kept: KeptPairs, found: Measured, verdict: str, again: str, crossed_p: float, together: int
 ) -> ByExamples:
-    """What is said of it beside a verdict.
+    """What is said of it beside a verdict; `again` is that without the seen examples.
 
-    Parameters
-    ----------
-    again : str
-        The verdict without the seen examples.
-    crossed_p : float
-        Over seeds and examples, as adjusted for so many comparisons `together`.
+    `crossed_p` is over seeds and examples, as adjusted for so many comparisons `together`.
     """
     over, d, unit = kept.crossed, found.difference, unit_of(found.design["metric"])
     lines = []
