@@ -119,6 +119,7 @@ def test_a_margin_that_no_improvement_could_pass_is_told() -> None:
 def test_one_pair_or_none_has_no_interval() -> None:
     (row,) = statistics_rows(compared(HIGH[:1], LOW[:1]))
     assert row[1] == "+10.00: one pair has no interval"
+    assert "[" not in compared(HIGH[:1], LOW[:1]).sentence
     assert statistics_rows(compared([], LOW)) == []
 
 

@@ -75,6 +75,9 @@ def test_a_question_that_is_younger_than_its_runs_is_exploratory() -> None:
     late = shown(before, session_of("now", declared(5, NOW)))
     assert late.exploratory
     assert late.sentence.startswith(f"exploratory: {A} is better than {B}")
+    older = session_of("older", declared(5, "2026-01-08T00:00", key="old"))
+    again = shown(older, before, session_of("now", declared(5, NOW)))
+    assert again.exploratory, "only a design file is declared once more"
     # In a family its first line says so.
     asked = {**family([A, "disa.plain"], ["trec"], 5), "at": NOW}
     records = [*before, *session_of("now", asked, *runs("disa.plain", LOW, at=NOW))]
