@@ -30,20 +30,12 @@ def _numbers(
     recipe: Recipe,
     around: Surroundings,
     widths: Sequence[int],
-) -> list[int]:
-    """Numbers of parameters by width, without word vectors; from a child.
-
-    Raises
-    ------
-    NotBuildable
-        If the model can't be what was asked for.
-    UsageError
-        If building it ends in anything else (a crash, say).
-    """
+) -> dict[int, int]:
+    """Numbers of parameters by width, without word vectors; `NotBuildable` if a child refuses."""
     arguments = {**building(model, task, recipe, around), "widths": list(widths)}
     outcome = interpreter.run(CALL, arguments, Limits(seconds=LIMIT_SECONDS))
     if outcome.status == "ok":
-        return list(outcome.value)
+        return dict(zip(widths, outcome.value, strict=True))
     if outcome.status != "unsupported" and outcome.error != USAGE:
         raise UsageError(f"{model} on {task.name}: {outcome.status}: {outcome.detail}")
     raise NotBuildable(model, task, outcome.detail)
@@ -76,18 +68,17 @@ def match_parameters(
         If a model can't be built, or a larger one can't be narrowed.
     """
     with Interpreter("fork", preload=PRELOAD) as interpreter:
-
-        def count(model: Model, recipe: Recipe, widths: Sequence[int]) -> list[int]:
-            return _numbers(interpreter, model, task, recipe, around, widths)
-
         both = list(zip(models, recipes, strict=True))
-        sizes = [count(model, recipe, [recipe.width])[0] for model, recipe in both]
+        sizes = [
+            _numbers(interpreter, model, task, recipe, around, [recipe.width])[recipe.width]
+            for model, recipe in both
+        ]
         matched = []
         for (model, recipe), size in zip(both, sizes, strict=True):
             if size > min(sizes):
-                widths = list(range(recipe.heads, recipe.width + 1, recipe.heads))
+                widths = range(recipe.heads, recipe.width + 1, recipe.heads)
                 try:
-                    counts = dict(zip(widths, count(model, recipe, widths), strict=True))
+                    counts = _numbers(interpreter, model, task, recipe, around, widths)
                 except UsageError as error:
                     raise UsageError(f"--match parameters: {error}") from None
                 width = min(counts, key=lambda w: (abs(counts[w] - min(sizes)), -w))

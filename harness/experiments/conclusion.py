@@ -348,11 +348,11 @@ def _judged(
     if d is not None and not too_few(d):
         chance = chances(d, design["higher_is_better"], design["margin"])
     first, second = design["models"]
-    known = flaws_of(design, found.pairs)
+    known = flaws_of(found)
     reasons = [flaw.short for flaw in known]
     # A run that failed may be made up for by more of them, unlike training is not.
     unlike = any(flaw.short not in VOIDS for flaw in known)
-    if verdict == "practically equal" and is_wide(design["margin"], d, design["higher_is_better"]):
+    if d is not None and verdict == "practically equal" and is_wide(design, d):
         reasons.append(WIDE_MARGIN)
     flaws, open_ = tuple(dict.fromkeys(reasons)), verdict == "undecided"
     runs = tuple(r for pair in found.pairs for r in pair if r is not None)
@@ -381,11 +381,11 @@ def _judged(
         chances=chance,
         equivalence_p=found.equivalence_p,
         verdict=verdict,
-        sentence=first_line(design, values, d, verdict, together, rule.p, flaws, exploratory),
+        sentence=first_line(found, rule, together, flaws, exploratory),
         sought=sought(d, design["margin"], together, unlike) if d and open_ else None,
         examples=examples,
         warnings=(
-            *warnings_of(design, found.pairs, values, records, order),
+            *warnings_of(found, records, order),
             *(examples.warnings if examples else ()),
             *alone,
         ),

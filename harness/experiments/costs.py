@@ -151,10 +151,7 @@ def at_dev_epoch(run: Mapping[str, Any], metric: str, higher_is_better: bool) ->
 
     nan unless it kept both metrics of every epoch.
     """
-    both = [
-        [float((e.get(split) or {}).get(metric, math.nan)) for split in ("dev", "test")]
-        for e in run.get("epochs") or ()
-    ]
+    both = list(zip(*(_by_epoch(run, split, metric) for split in ("dev", "test")), strict=True))
     if not both or any(math.isnan(dev + test) for dev, test in both):
         return math.nan
     sign = 1 if higher_is_better else -1
@@ -165,7 +162,12 @@ def _chosen_by(run: Mapping[str, Any], metric: str) -> list[float]:
     """By epoch the metric of the split by which epochs are chosen; nan where it is not told."""
     choose = (run.get("recipe") or {}).get("choose")
     split = "test" if choose == "best-on-test" else "dev"
-    return [float((e.get(split) or {}).get(metric, math.nan)) for e in run["epochs"]]
+    return _by_epoch(run, split, metric)
+
+
+def _by_epoch(run: Mapping[str, Any], split: str, metric: str) -> list[float]:
+    """A metric of a split after each epoch; nan where it is not told."""
+    return [float((e.get(split) or {}).get(metric, math.nan)) for e in run.get("epochs") or ()]
 
 
 def run_seconds(run: Mapping[str, Any]) -> float | None:
@@ -193,12 +195,11 @@ def over_budget(plan: Mapping[str, Any] | None, runs: Iterable[Mapping[str, Any]
 
 
 def _cost(runs: Sequence[Mapping[str, Any]]) -> TrainingCost:
-    def middle(values: Iterable[float]) -> float:
-        return float(statistics.median(values))
+    def middle(values: Iterable[float | None]) -> float:
+        known = [value for value in values if value is not None]
+        return float(statistics.median(known)) if known else math.nan
 
-    peaks = [float(r["peak_bytes"]) for r in runs if r.get("peak_bytes") is not None]
-    passes = [float(r["test_seconds"]) for r in runs if r.get("test_seconds") is not None]
-    steps = [found for r in runs if (found := steps_of(r)) is not None]
+    steps = [steps_of(r) or (None, None) for r in runs]
     return TrainingCost(
         parameters=runs[0]["parameters"],
         parameters_with_words=runs[0]["parameters_with_words"],
@@ -206,10 +207,10 @@ def _cost(runs: Sequence[Mapping[str, Any]]) -> TrainingCost:
         seconds_per_epoch=middle(epoch_seconds(r) for r in runs),
         epochs=middle(len(r["epochs"]) for r in runs),
         chosen_epoch=middle(r["chosen_epoch"] for r in runs),
-        steps=middle(s for s, _ in steps) if steps else math.nan,
-        examples=middle(e for _, e in steps) if steps else math.nan,
-        peak_bytes=middle(peaks) if peaks else math.nan,
-        test_seconds=middle(passes) if passes else math.nan,
+        steps=middle(s for s, _ in steps),
+        examples=middle(e for _, e in steps),
+        peak_bytes=middle(r.get("peak_bytes") for r in runs),
+        test_seconds=middle(r.get("test_seconds") for r in runs),
     )
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 from harness.errors import UsageError
@@ -95,7 +95,7 @@ def recorded_spread(
     def preference(pairs: Pairs) -> tuple[int, list[str], int, str]:
         both = next(iter(pairs.values()))
         codes = sorted(ended[_code(r)] for r in both)
-        return min(len(pairs), LEAST_PAIRS), codes, len(pairs), _newest(pairs)
+        return min(len(pairs), LEAST_PAIRS), codes, len(pairs), _newest(chain(*pairs.values()))
 
     found = max(_pairs(under, models), key=preference, default={})
     if len(found) < LEAST_PAIRS:
@@ -114,14 +114,8 @@ def recorded_spread(
             "spread; give --sd"
         )
     others = sum(map(len, every)) - len(found)
-    last = max(found.values(), key=lambda pair: _newest({0: pair}))
-    return Recorded(
-        metric,
-        tuple(found),
-        spread,
-        (last[0].get("recipe") or {}, last[1].get("recipe") or {}),
-        others,
-    )
+    newest = [run.get("recipe") or {} for run in max(found.values(), key=_newest)]
+    return Recorded(metric, tuple(found), spread, (newest[0], newest[1]), others)
 
 
 def _pairs(runs: Sequence[Run], models: tuple[str, str]) -> list[Pairs]:
@@ -150,8 +144,8 @@ def _code(run: Run) -> tuple[str, str]:
     return run["model"], str(run.get("code"))
 
 
-def _newest(pairs: Pairs) -> str:
-    return max(str(run.get("at")) for pair in pairs.values() for run in pair)
+def _newest(runs: Iterable[Run]) -> str:
+    return max(str(run.get("at")) for run in runs)
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,7 @@ def kept_of(found: Measured, said: Said) -> KeptPairs | None:
         if is_ok(a) and is_ok(b)
     ]
     paired = [both for _, both in pairs] if found.values.paired else []
-    tested = zip((r for r, _ in pairs), _pair_tests(metric, paired), strict=False)
+    p_values = _pair_tests(metric, paired)  # of all pairs, or of none
     stuck = {key for key, one in by_key.items() if metric == "accuracy" and _says_one_class(one)}
     learned = None
     if stuck:
@@ -172,7 +172,7 @@ def kept_of(found: Measured, said: Said) -> KeptPairs | None:
         tested=len(every),
         unseen=None if unseen.difference is None else unseen,
         unknown="none is left" if unseen.difference is None else "",
-        pairs=tuple((replicate, p) for replicate, p in tested),
+        pairs=tuple((one, p) for (one, _), p in zip(pairs, p_values, strict=False)),
         crossed=_crossed(metric, paired),
         stuck=Counter(str(run["model"]) for run in runs if run["key"] in stuck),
         learned=None if learned is None or learned.difference is None else learned,
@@ -277,14 +277,9 @@ def _crossed_p(
 def _told(
     kept: KeptPairs, found: Measured, verdict: str, again: str, crossed_p: float, together: int
 ) -> ByExamples:
-    """What is said of it beside a verdict.
+    """What is said of it beside a verdict; `again` is that without the seen examples.
 
-    Parameters
-    ----------
-    again : str
-        The verdict without the seen examples.
-    crossed_p : float
-        Over seeds and examples, as adjusted for so many comparisons `together`.
+    `crossed_p` is over seeds and examples, as adjusted for so many comparisons `together`.
     """
     over, d, unit = kept.crossed, found.difference, unit_of(found.design["metric"])
     lines = []
@@ -332,12 +327,10 @@ def _without(kept: KeptPairs, unit: Unit, verdict: str, again: str, folds: bool)
         return f"none of {kept.tested:,} {which.replace(' that stand', ' stands', 1)}"
     same = f"unchanged ({verdict})"
     changed = same if again == verdict else f"changes from {verdict} to {again}"
-    size = f"{unit.difference(d.difference)}{unit.of_differences}"
-    bounds = "" if math.isnan(d.low) else f" {unit.bounds(d)}"
     p = "" if too_few(d) else f", p = {d.p:.2g}"
     return (
         f"without {kept.seen:,} of {kept.tested:,} {which}: verdict {changed}, difference "
-        f"{size}{bounds}{p}"
+        f"{unit.change(d)}{p}"
     )
 
 
@@ -347,6 +340,6 @@ def _over(over: Crossed, kept: KeptPairs, metric: str, unit: Unit) -> str:
     p = f"= {over.p:.2g}" if over.p > 0 else "< 1e-15"
     return (
         f"over {over.seeds} seeds and {over.items:,} test examples: difference {size} "
-        f"[{unit.difference(over.low)}, {unit.difference(over.high)}], p {p}; "
+        f"{unit.bounds(over)}, p {p}; "
         f"{found} of {len(kept.pairs)} pairs of runs differ by {PAIR_TESTS[metric]}"
     )

@@ -83,8 +83,7 @@ def overall_without(conclusion: Conclusion) -> list[str]:
             continue
         d, unit, tested = row.tasks.difference, unit_of(row.metric), ""
         if d is not None:
-            size = f"{unit.difference(d.difference)}{unit.of_differences}"
-            tested = f"mean difference {size} {unit.bounds(d)}, p = {d.p:.2g}, "
+            tested = f"mean difference {unit.change(d)}, p = {d.p:.2g}, "
         same = "unchanged" if row.verdict == verdicts.get(row.model) else "changed"
         said.append(
             f"{row.model} without {what}: {tested}{row.tasks.wins} better / {row.tasks.losses} "

@@ -84,10 +84,6 @@ class _Shared:
     declared: int
     units: str
 
-    @property
-    def counted(self) -> str:
-        return f"{self.count} of {self.declared} {self.units}"
-
 
 def overall(found: Sequence[Measured]) -> Overall | None:
     """Test models over tasks; None where fewer than two tasks have replicates of every model.
@@ -112,7 +108,7 @@ def overall(found: Sequence[Measured]) -> Overall | None:
         return None
     metrics = {t: str(some[0].design["metric"]) for t, some in of_task.items()}
     higher = {t: bool(some[0].design["higher_is_better"]) for t, some in of_task.items()}
-    unlike = [key for key in by if key[1] in tasks and _unlike(by[key])]
+    unlike = [key for key in by if key[1] in tasks and flaws_of(by[key])]
     compared, alike = {}, {}
     for model in models:
         known = {
@@ -178,7 +174,7 @@ def tied_on(found: Sequence[Measured]) -> Ties | None:
     found : sequence of Measured
         Of each model on that task, each against the same baseline.
     """
-    alike = [m for m in found if not _unlike(m)]
+    alike = [m for m in found if not flaws_of(m)]
     if len(alike) + 1 < LEAST_MODELS or any(m.values.folds or not m.ended for m in found):
         return None
     shared = _shared(alike)
@@ -201,7 +197,11 @@ def _shared(found: Sequence[Measured]) -> _Shared:
 
 def _fewer(shared: Mapping[str, _Shared]) -> list[str]:
     out = []
-    few = [f"{s.counted} of {t}" for t, s in shared.items() if 0 < s.count < s.declared]
+    few = [
+        f"{s.count} of {s.declared} {s.units} of {task}"
+        for task, s in shared.items()
+        if 0 < s.count < s.declared
+    ]
     if few:
         out.append(
             f"mean ranks and Friedman's test rest on {', '.join(few)}: those that every model "
@@ -214,11 +214,6 @@ def _fewer(shared: Mapping[str, _Shared]) -> list[str]:
         if not s.count
     ]
     return out
-
-
-def _unlike(found: Measured) -> bool:
-    """Whether one of two models was trained more, or not to its end."""
-    return bool(flaws_of(found.design, found.pairs))
 
 
 def _why(tied: Ties | None, rows: Sequence[OverallRow], tasks: int, alike: int) -> list[str]:

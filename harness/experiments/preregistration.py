@@ -8,14 +8,12 @@ outside of ``attnbench compare``, and records that were removed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from harness.experiments.replicates import Pair, is_ok, is_paired, pairs_of
+from harness.experiments.replicates import Pair, Record, is_ok, is_paired, pairs_of
 from harness.experiments.unequal import as_tuned
 from harness.train.recipe import identity
-
-Record = Mapping[str, Any]
 
 
 def designs(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
@@ -239,24 +237,19 @@ def looked(design: Record, records: Sequence[Record], order: Order) -> list[str]
     return out
 
 
-def undeclared(
-    design: Record, runs: Sequence[Record], records: Sequence[Record], order: Order
-) -> list[Record]:
-    """Runs of a design that are older than it, and than what its file declared before.
-
-    A design file that goes on on another machine is declared there once more.
-    """
-    file, kinds = file_of(design), ("design", "family")
-    declared = [r for r in records if r["kind"] in kinds and file_of(r) == file is not None]
-    return _trained_before(design, runs, [(r, run_keys(r)) for r in declared], order)
-
-
 def declared_late(
     design: Record, pairs: Sequence[Pair], records: Sequence[Record], order: Order
 ) -> bool:
-    """Whether runs of a design, or what they repeat, were there before it was declared."""
+    """Whether runs of a design, or what they repeat, were there before it was declared.
+
+    A design file that goes on on another machine is declared there once more; its first
+    declaration counts.
+    """
     runs = [run for pair in pairs for run in pair if run is not None]
-    return bool(undeclared(design, runs, records, order) or known_before(design, pairs, order))
+    file, kinds = file_of(design), ("design", "family")
+    declared = [r for r in records if r["kind"] in kinds and file_of(r) == file is not None]
+    late = _trained_before(design, runs, [(r, run_keys(r)) for r in declared], order)
+    return bool(late or known_before(design, pairs, order))
 
 
 def known_before(design: Record, pairs: Sequence[Pair], order: Order) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeGuard
 
 from harness.stats import (
+    Crossed,
     MeanDifference,
     accuracy_verdict,
     compare_folds,
@@ -49,9 +50,8 @@ def replicates(seeds: Sequence[int], folds: int) -> tuple[Replicate, ...]:
     folds : int
         0 for a task with an official split.
     """
-    if not folds:
-        return tuple(Replicate(seed) for seed in seeds)
-    return tuple(Replicate(seed, fold) for seed in seeds for fold in range(folds))
+    each = range(folds) if folds else (None,)
+    return tuple(Replicate(seed, fold) for seed in seeds for fold in each)
 
 
 def units_of(seeds: int, folds: int) -> Units:
@@ -297,7 +297,12 @@ class Unit:
         """``-0.64 [-1.33, +0.05] points``: the same with its unit; empty for none."""
         return "" if difference is None else f"{self.interval(difference)}{self.of_differences}"
 
-    def bounds(self, difference: MeanDifference) -> str:
+    def change(self, difference: MeanDifference) -> str:
+        """``-0.64 points [-1.33, +0.05]``: a difference with its unit, then its interval."""
+        text = f"{self.difference(difference.difference)}{self.of_differences}"
+        return text if math.isnan(difference.low) else f"{text} {self.bounds(difference)}"
+
+    def bounds(self, difference: MeanDifference | Crossed) -> str:
         """``[-1.33, +0.05]``: the interval of a difference that has one."""
         return f"[{self.difference(difference.low)}, {self.difference(difference.high)}]"
 
@@ -335,16 +340,10 @@ def late_text(late: Sequence[str], of: int) -> str:
 
 
 def first_line(
-    design: Record,
-    values: Values,
-    d: MeanDifference | None,
-    verdict: str,
-    together: int,
-    p: float,
-    flaws: Sequence[str] = (),
-    exploratory: bool = False,
+    found: Measured, rule: Ruled, together: int, flaws: Sequence[str], exploratory: bool
 ) -> str:
-    """Verdict in words, the interval before the p-value; p is that by Holm, if of several."""
+    """Verdict in words, the interval before the p-value; then that by Holm, if of several."""
+    design, values, d, verdict = found.design, found.values, found.difference, rule.verdict
     first, second = design["models"]
     where = f"on {design['task']}"
     if d is None:
@@ -356,10 +355,8 @@ def first_line(
     how = BEST_ON_TEST if by_test(design) else "test"
     size = (
         f"{how} {design['metric']} {unit.value(d.mean_first)} and {unit.value(d.mean_second)}, "
-        f"difference {unit.difference(d.difference)}{unit.of_differences}"
+        f"difference {unit.change(d)}"
     )
-    if not math.isnan(d.low):
-        size += f" {unit.bounds(d)}"
     seeds = len(design["seeds"])
     over = f"over {counted(values.units, d.count_first, seeds)}"
     if not d.paired:
@@ -379,7 +376,7 @@ def first_line(
     if verdict in ("better", "worse", "undecided"):
         text += f" ({'' if d.paired else 'Welch, '}p = {d.p:.2g}"
         if together > 1:
-            text += f"; {p:.2g} by Holm over {together} comparisons"
+            text += f"; {rule.p:.2g} by Holm over {together} comparisons"
         text += ")"
     if verdict == "practically equal":
         text += f" (margin {unit.size(design['margin'])})"

@@ -65,6 +65,11 @@ def training_flaws(
     return flaws
 
 
+def _finished(pairs: Sequence[Pair]) -> list[list[Record]]:
+    """The runs of each model that have a result."""
+    return [[run for run in side if is_ok(run)] for side in sides_of(pairs)]
+
+
 def _unequal_steps(sides: Sequence[Sequence[Record]]) -> tuple[float, float] | None:
     """The medians of both models' steps, where one was trained more; of finished runs."""
     steps = [[found[0] for r in side if (found := steps_of(r)) is not None] for side in sides]
@@ -77,7 +82,7 @@ def _unequal_steps(sides: Sequence[Sequence[Record]]) -> tuple[float, float] | N
 
 def at_equal_steps(design: Record, pairs: Sequence[Pair]) -> str:
     """What the first steps of both show, as many as the model had that was trained for fewer."""
-    steps = _unequal_steps([[run for run in side if is_ok(run)] for side in sides_of(pairs)])
+    steps = _unequal_steps(_finished(pairs))
     if steps is None:
         return ""
     metric, higher, least = design["metric"], design["higher_is_better"], int(min(steps))
@@ -126,8 +131,8 @@ def ended_early(design: Record, pairs: Sequence[Pair]) -> list[str]:
         return []
     metric, out = design["metric"], []
     better, sign = ("higher", 1) if design["higher_is_better"] else ("lower", -1)
-    for model, side in zip(design["models"], sides_of(pairs), strict=True):
-        runs = sorted((r for r in side if is_ok(r)), key=lambda r: len(r["epochs"]))
+    for model, side in zip(design["models"], _finished(pairs), strict=True):
+        runs = sorted(side, key=lambda r: len(r["epochs"]))
         epochs, values = [len(r["epochs"]) for r in runs], [r["test"][metric] for r in runs]
         if len(set(epochs)) < 2 or any(at_ceiling(r) for r in runs):
             continue
@@ -149,9 +154,8 @@ def ended_by_ceiling(design: Record, pairs: Sequence[Pair]) -> list[str]:
     Recipes without patience mean to train so many; whether a metric still gains is asked by the
     margin.
     """
-    out, every = [], [run for side in sides_of(pairs) for run in side if is_ok(run)]
-    for model, side in zip(design["models"], sides_of(pairs), strict=True):
-        runs = [run for run in side if is_ok(run)]
+    out, sides = [], _finished(pairs)
+    for model, runs in zip(design["models"], sides, strict=True):
         ended = [
             run
             for run in runs
@@ -164,7 +168,7 @@ def ended_by_ceiling(design: Record, pairs: Sequence[Pair]) -> list[str]:
                 f"{len(ended)} of {len(runs)} runs of {model} were ended by the {most} epochs that "
                 "the recipe allows, before patience was over"
             )
-    if design["margin"] is None and any(map(at_ceiling, every)):
+    if design["margin"] is None and any(at_ceiling(run) for side in sides for run in side):
         out.append(
             "no margin is declared: whether a model still gained when its epochs were over is not "
             "judged"

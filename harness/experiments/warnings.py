@@ -10,6 +10,7 @@ from harness.experiments.allowed import without_keys
 from harness.experiments.preregistration import Order, looked
 from harness.experiments.replicates import (
     BEST_ON_TEST,
+    Measured,
     Pair,
     Record,
     Values,
@@ -42,25 +43,16 @@ EVERYTHING = 0.99
 """Share of tokens from which on a policy leaves nothing out that would matter."""
 
 
-def warnings_of(
-    design: Record,
-    pairs: Sequence[Pair],
-    values: Values,
-    records: Sequence[Record],
-    order: Order,
-) -> tuple[str, ...]:
+def warnings_of(found: Measured, records: Sequence[Record], order: Order) -> tuple[str, ...]:
     """All warnings of a comparison, one line each.
 
     Parameters
     ----------
-    pairs : sequence of (record or None, record or None)
-        Runs by seed (and fold), in the order of the design.
-    values : Values
-        Of the finished pairs.
     records : sequence of mapping
         The whole journal: earlier designs of the same question, and what was concluded from them.
     """
-    flaws = [flaw.said for flaw in flaws_of(design, pairs)]
+    design, pairs = found.design, found.pairs
+    flaws = [flaw.said for flaw in flaws_of(found)]
     if said := at_equal_steps(design, pairs):
         flaws[0] += said  # behind what it is about
     told = (
@@ -68,8 +60,8 @@ def warnings_of(
         *_constant(design, pairs),
         *_selected(design, pairs),
         *without_keys(zip(design["models"], sides_of(pairs), strict=True)),
-        *_folds(design, values),
-        *_margin(design, values),
+        *_folds(design, found.values),
+        *_margin(design, found.difference),
         *unequal_parameters(design, pairs),
         *flaws,
         *ended_by_ceiling(design, pairs),
@@ -149,20 +141,20 @@ WIDE_MARGIN = "the margin is no less than the baseline's whole error"
 """Why *practically equal* is then not counted."""
 
 
-def is_wide(margin: float | None, d: MeanDifference | None, higher_is_better: bool) -> bool:
+def is_wide(design: Record, d: MeanDifference) -> bool:
     """Of errors, which end at 0: whether all lies within the margin that the baseline leaves."""
-    return margin is not None and d is not None and not higher_is_better and margin >= d.mean_second
+    margin = design["margin"]
+    return margin is not None and not design["higher_is_better"] and margin >= d.mean_second
 
 
-def _margin(design: Record, values: Values) -> list[str]:
-    margin, d = design["margin"], values.difference()
-    if margin is None or d is None or not is_wide(margin, d, design["higher_is_better"]):
+def _margin(design: Record, d: MeanDifference | None) -> list[str]:
+    if d is None or not is_wide(design, d):
         return []
     unit = unit_of(design["metric"])
     return [
-        f"the margin of {unit.size(margin)} is no less than the whole {design['metric']} of "
-        f"{design['models'][1]}, {unit.value(d.mean_second)}: without any error a model would be "
-        "practically equal to it"
+        f"the margin of {unit.size(design['margin'])} is no less than the whole "
+        f"{design['metric']} of {design['models'][1]}, {unit.value(d.mean_second)}: without any "
+        "error a model would be practically equal to it"
     ]
 
 
@@ -185,14 +177,15 @@ def _corpus(design: Record, pairs: Sequence[Pair]) -> list[str]:
     ]
 
 
-def flaws_of(design: Record, pairs: Sequence[Pair]) -> list[Flaw]:
+def flaws_of(found: Measured) -> list[Flaw]:
     """`training_flaws` of a design's runs, and the warnings that its file lets void the verdict."""
+    design, sides = found.design, sides_of(found.pairs)
     metric, higher = design["metric"], design["higher_is_better"]
-    found = training_flaws(design["models"], sides_of(pairs), metric, higher, design.get("margin"))
+    flaws = training_flaws(design["models"], sides, metric, higher, design.get("margin"))
     for name in (design.get("plan") or {}).get("void", ()):
         if name in VOIDS:
-            found += [Flaw(name, said) for said in VOIDS[name](design, pairs)]
-    return found
+            flaws += [Flaw(name, said) for said in VOIDS[name](design, found.pairs)]
+    return flaws
 
 
 VOIDS: Mapping[str, Callable[[Record, Sequence[Pair]], list[str]]] = {

@@ -191,13 +191,7 @@ class RayExecutor:
         )
 
     def _outcome(self, reference: Any) -> Outcome:
-        """What became of a job.
-
-        Raises
-        ------
-        UsageError
-            If its node can't do our jobs at all.
-        """
+        """What became of a job; `UsageError` if its node can't do our jobs at all."""
         errors = self._ray.exceptions
         try:
             told = self._ray.get(reference)
@@ -226,11 +220,8 @@ class RayExecutor:
 
     def _room(self, node: Mapping[str, float]) -> int:
         """Jobs that a node can do at a time."""
-        room = []
-        for name, wanted in (("CPU", self._cpus), ("GPU", self._gpus)):
-            if wanted:
-                room.append(int(node.get(name, 0.0) / wanted + 1e-9))
-        return min(room)
+        wanted = {"CPU": self._cpus, "GPU": self._gpus}
+        return min(int(node.get(name, 0.0) / n + 1e-9) for name, n in wanted.items() if n)
 
     def _memory_share(self) -> int | None:
         """Bytes for one job, so that those of any node fit in it; None on GPUs, or if unknown."""
@@ -245,12 +236,9 @@ class RayExecutor:
 
 
 def _reach(address: str) -> None:
-    """See whether anybody answers at ``host:port``: Ray itself tries for minutes.
+    """Raise OSError or ValueError if nobody answers at ``host:port``: Ray tries for minutes.
 
-    Raises
-    ------
-    OSError, ValueError
-        If not, or if it is no such address. Names as ``auto`` are left to Ray.
+    Names as ``auto`` are left to it.
     """
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if colon:

@@ -119,6 +119,7 @@ def test_a_margin_that_no_improvement_could_pass_is_told() -> None:
 def test_one_pair_or_none_has_no_interval() -> None:
     (row,) = statistics_rows(compared(HIGH[:1], LOW[:1]))
     assert row[1] == "+10.00: one pair has no interval"
+    assert "[" not in compared(HIGH[:1], LOW[:1]).sentence
     assert statistics_rows(compared([], LOW)) == []
 
 
@@ -441,10 +442,8 @@ def test_folds_may_be_equal_or_too_few() -> None:
 
 
 def test_missing_folds_are_told_and_left_out() -> None:
-    records = [run(A, 0, 0.8, key=f"a{f}", fold=f) for f in range(10)]
-    records += [run(B, 0, 0.7, key=f"b{f}", fold=f) for f in range(8)]
-    keys = [[f"a{f}", f"b{f}"] for f in range(10)]
-    found = judged(design(1, folds=10, units="folds", runs=keys, seeds=[0]), records)
+    whole = folded(1)
+    found = judged(whole.design, [r for r in whole.runs if r["model"] == A or r["fold"] < 8])
     assert found.verdict == "unfinished"
     assert (found.pairs, found.finished, len(found.values)) == (10, 8, 8)
     assert "over 8 paired folds of 10" in found.sentence

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +33,11 @@ from harness.stats import chances, compare_means, friedman
 from suites.support.comparisons import RECIPE, A, B, compared, design, family, judged, run, runs
 
 SEEDS = 6
+
+
+def of_each(values: Mapping[str, Iterable[float]], task: str = "trec") -> list[dict[str, Any]]:
+    """Runs of several models."""
+    return [one for model, own in values.items() for one in runs(model, own, task)]
 
 
 def noisy(mean: float, number: int, sd: float = 0.01, count: int = SEEDS) -> np.ndarray:
@@ -90,9 +95,8 @@ def test_holm_is_over_tasks_too() -> None:
 def test_an_unfinished_comparison_counts_among_them_and_finds_nothing() -> None:
     record = family(["disa.plain", "bi_lstm.packed"], ["trec"])
     base = noisy(0.8, 0)
-    records = [record, *runs(B, base)]
-    records += runs("disa.plain", (base + noisy(0.02, 5))[:5])
-    records += runs("bi_lstm.packed", base + noisy(0.02, 6))
+    first, second = base + noisy(0.02, 5), base + noisy(0.02, 6)
+    records = of_each({B: base, "disa.plain": first[:5], "bi_lstm.packed": second})
     found = conclude(record, records)
     first, second = found.comparisons
     assert (first.verdict, first.adjusted_p) == ("unfinished", 1.0)
@@ -177,12 +181,9 @@ def test_what_was_not_trained_alike_is_no_win() -> None:
 
 
 def test_models_of_which_each_differs_from_each_are_all_told_apart() -> None:
-    count = 7
-    records = [family(["a.x", "b.x"], ["trec"], count=count)]
-    records += [r for m, v in ((B, 0.7), ("a.x", 0.8), ("b.x", 0.9)) for r in runs(m, [v] * count)]
-    for r in records[1:]:
-        r["test"] = {"accuracy": r["test"]["accuracy"] + 0.001 * r["seed"] * len(r["model"])}
-    _, said = tied_on(conclude(records[0], records), "trec")
+    means = {B: 0.7, "a.x": 0.8, "b.x": 0.9}
+    values = {m: mean + 0.001 * len(m) * np.arange(7) for m, mean in means.items()}
+    _, said = tied_on(conclude(family(["a.x", "b.x"], ["trec"], 7), of_each(values)), "trec")
     assert said.startswith(f"all told apart: b.x | a.x | {B} (Wilcoxon's signed ranks over 7 seeds")
 
 
@@ -254,7 +255,7 @@ def test_models_of_a_task_are_ranked_by_the_seeds_that_all_finished() -> None:
     unpaired = diverged(["disa.plain", "none.fused"], ["trec"], {"disa.plain": [0]}, paired=False)
     assert unpaired.ties["trec"].omnibus.blocks == SEEDS - 1
     running = family(["disa.plain", "none.fused"], ["trec"])
-    some = [running, *runs(B, noisy(0.8, 0)), *runs("disa.plain", noisy(0.9, 1))]
+    some = of_each({B: noisy(0.8, 0), "disa.plain": noisy(0.9, 1)})
     assert conclude(running, some).ties == {}, "runs are to come"
 
 
@@ -314,13 +315,12 @@ def test_what_is_over_tasks_needs_tasks() -> None:
     two = concluded(FIVE, gains={"disa.plain": 0.06}).overall
     assert two.ties is None, "of two models the ranks say no more than the signs"
     record = family(["disa.plain"], ["trec", "cr", "mr"])
-    records = [record]
-    for task in ("trec", "cr"):
-        records += [*runs(B, noisy(0.8, 1), task), *runs("disa.plain", noisy(0.9, 2), task)]
+    both = {B: noisy(0.8, 1), "disa.plain": noisy(0.9, 2)}
+    records = [*of_each(both), *of_each(both, "cr")]
     partly = conclude(record, records).overall
     assert (partly.tasks, partly.left_out) == (("trec", "cr"), ("mr",))
     # One seed of many is no mean of a task.
-    records += [*runs(B, [0.8], "mr"), *runs("disa.plain", [0.9], "mr")]
+    records += of_each({B: [0.8], "disa.plain": [0.9]}, "mr")
     partly = conclude(record, records).overall
     assert (partly.tasks, partly.left_out) == (("trec", "cr"), ("mr",))
 
@@ -407,24 +407,17 @@ def test_folds_and_seeds_in_one_family() -> None:
     keys = [[f"disa.plain cr {f}", f"{B} cr {f}"] for f in range(10)]
     record["designs"][1] |= {"folds": 10, "units": "folds", "seeds": [0], "runs": keys}
     base = noisy(0.8, 3, count=10)
-    records = [
-        record,
-        *runs(B, noisy(0.8, 1)),
-        *runs("disa.plain", noisy(0.9, 2)),
-    ]
-    for model, values in ((B, base), ("disa.plain", base + noisy(0.01, 4, count=10))):
-        records += [{**r, "seed": 0, "fold": f} for f, r in enumerate(runs(model, values, "cr"))]
+    of_folds = of_each({B: base, "disa.plain": base + noisy(0.01, 4, count=10)}, "cr")
+    records = of_each({B: noisy(0.8, 1), "disa.plain": noisy(0.9, 2)})
+    records += [{**r, "seed": 0, "fold": r["seed"]} for r in of_folds]
     found = conclude(record, records)
     tests = [c.difference.test for c in found.comparisons if c.difference]
     assert tests == ["paired t", "corrected resampled t"]
     assert any(w.startswith("cr: 10 folds of one corpus") for w in found.warnings)
     assert replicates([7], 3) == (Replicate(7, 0), Replicate(7, 1), Replicate(7, 2))
     assert replicates([7, 8], 0) == (Replicate(7), Replicate(8))
-    assert [units_of(1, 0), units_of(1, 10), units_of(2, 10)] == [
-        "seeds",
-        "folds",
-        "repeated folds",
-    ]
+    counted = [units_of(1, 0), units_of(1, 10), units_of(2, 10)]
+    assert counted == ["seeds", "folds", "repeated folds"]
 
 
 def test_a_warning_of_all_is_told_once() -> None:
@@ -435,9 +428,7 @@ def test_a_warning_of_all_is_told_once() -> None:
     ]
     record = family(list(GAINS), ["trec"])
     record["designs"][0]["recipes"] = [{**RECIPE, "tuning_trials": 3}, dict(RECIPE)]
-    records = [record, *runs(B, noisy(0.8, 0))]
-    for model in GAINS:
-        records += runs(model, noisy(0.8, 1))
+    records = of_each({B: noisy(0.8, 0), **dict.fromkeys(GAINS, noisy(0.8, 1))})
     told = conclude(record, records).warnings
     assert [w for w in told if "unequal tuning budgets" in w] == [
         "disa.plain on trec: unequal tuning budgets: 3 recipes were tried for "
@@ -463,11 +454,7 @@ def test_what_is_said_of_several_tasks_alike_is_told_once() -> None:
 
 def test_families_are_no_single_comparisons() -> None:
     record = family(["disa.plain"], ["trec", "cr"])
-    records = [
-        record,
-        *runs(B, noisy(0.8, 1)),
-        *runs("disa.plain", noisy(0.9, 2)),
-    ]
+    records = [record, *of_each({B: noisy(0.8, 1), "disa.plain": noisy(0.9, 2)})]
     (found,) = conclusions(records)
     assert not found.is_pair
     assert found.title == f"disa.plain against {B} on trec, cr"
@@ -508,9 +495,9 @@ def test_what_is_detectable_and_needed_is_found_four_times_in_five(
 ) -> None:
     """At five pairs the quantile of t is far from the normal one, at Holm's first step farther."""
     models = [A, *(f"other{i}.x" for i in range(together - 1))]
-    records = [one for model in models for one in runs(model, BASE + undecided(0.007, 0.015))]
+    values = dict.fromkeys(models, BASE + undecided(0.007, 0.015))
     declared = family(models, ["trec"], 5, margin=margin)
-    found = conclude(declared, [*records, *runs(B, BASE)]).comparisons[0].sought
+    found = conclude(declared, of_each({B: BASE, **values})).comparisons[0].sought
     assert (found.effect, found.is_margin) == (
         pytest.approx(0.007 if margin is None else margin),
         margin is not None,
@@ -573,7 +560,8 @@ def test_what_no_number_of_seeds_would_find_says_so() -> None:
 
 
 def test_it_stands_beside_every_undecided_verdict_and_nowhere_else() -> None:
-    alone = conclude(design(), [*runs(A, BASE + undecided()), *runs(B, BASE)])
+    both = of_each({A: BASE + undecided(), B: BASE})
+    alone = conclude(design(), both)
     (found,) = alone.comparisons
     sentence, said = alone.sentences
     assert ": undecided: " in sentence
@@ -582,13 +570,12 @@ def test_it_stands_beside_every_undecided_verdict_and_nowhere_else() -> None:
         "points is found here; a true difference as large as the one seen, 0.30 points, takes "
         f"{found.sought.needed} seeds"
     )
-    by_margin = conclude(design(margin=0.005), [*runs(A, BASE + undecided()), *runs(B, BASE)])
+    by_margin = conclude(design(margin=0.005), both)
     assert "; the margin, 0.50 points, takes " in by_margin.sentences[1]
-    better = conclude(design(), [*runs(A, BASE + 0.1 + undecided()), *runs(B, BASE)])
+    better = conclude(design(), of_each({A: BASE + 0.1 + undecided(), B: BASE}))
     assert (better.comparisons[0].sought, len(better.sentences)) == (None, 1)
     several = family([A, "disa.x"], ["trec"], 5)
-    records = [*runs(A, BASE + undecided()), *runs("disa.x", BASE + 0.1 + undecided())]
-    many = conclude(several, [*records, *runs(B, BASE)])
+    many = conclude(several, [*both, *runs("disa.x", BASE + 0.1 + undecided())])
     one, _ = many.comparisons
     assert f"1 undecided ({one.sought.needed:,} seeds needed), 1 better" in many.sentences[0]
     place = columns(many.comparisons).index("seeds needed")

@@ -54,10 +54,14 @@ def records_of(kept: Kept, metric: str = "accuracy", **more: Any) -> list[dict[s
     ]
 
 
-def compared(kept: Kept, design_: Mapping[str, Any] | None = None) -> Comparison:
-    """Two models, whose records agree with what they said."""
-    declared = design_ or design(len(kept) // 2, one_test_set=True)
-    return conclude(declared, records_of(kept), said=told(kept)).comparisons[0]
+def compared(
+    kept: Kept,
+    declared: Mapping[str, Any] | None = None,
+    records: Sequence[Mapping[str, Any]] | None = None,
+) -> Comparison:
+    """Two models, whose records agree with what they said unless others are given."""
+    declared = declared or design(len(kept) // 2)
+    return conclude(declared, records or records_of(kept), said=told(kept)).comparisons[0]
 
 
 def alike() -> Kept:
@@ -76,6 +80,20 @@ def both(first: Callable[[int], Predictions], second: Callable[[int], Prediction
         for model, make in ((A, first), (B, second))
         for seed in range(6)
     }
+
+
+def changed(
+    *spans: tuple[int, int, bool], seen: Sequence[int] = ()
+) -> Callable[[int], Predictions]:
+    """Of each seed seven of ten are right, and in these spans of examples all, or none."""
+
+    def make(seed: int) -> Predictions:
+        right = drawn(seed, 0.7)
+        for first, end, all_right in spans:
+            right[first:end] = all_right
+        return said_right(right, seen)
+
+    return make
 
 
 def test_a_model_that_learned_nothing_is_told_and_the_difference_without_it() -> None:
@@ -101,17 +119,12 @@ def test_a_model_that_learned_nothing_is_told_and_the_difference_without_it() ->
 def test_a_verdict_that_rests_on_seen_examples_changes() -> None:
     """The first model knows the 40 that it has seen; on the others both are alike."""
 
-    def knows(seed: int) -> Predictions:
-        right = drawn(seed, 0.7)
-        right[:40] = True
-        return said_right(right, range(40))
-
     def guesses(seed: int) -> Predictions:
         right = drawn(seed, 0.7)
         right[:40] = drawn(seed, 0.3, 40)
         return said_right(right, range(40))
 
-    found = compared(both(knows, guesses))
+    found = compared(both(changed((0, 40, True), seen=range(40)), guesses))
     assert found.verdict == "better"
     assert (found.examples.verdict, found.examples.seen) == ("undecided", 40)
     assert found.examples.lines[0] == (
@@ -156,7 +169,7 @@ def test_a_family_is_judged_again_together() -> None:
         right[wrong] = True
         kept[f"mtsa trec {seed}"] = said_right(right, (0,))
     records = records_of(kept)
-    pair = conclude(design(6, "mtsa"), records, said=told(kept)).comparisons[0]
+    pair = compared(kept, design(6, "mtsa"), records)
     mtsa, _ = conclude(family(models, ["trec"]), records, said=told(kept)).comparisons
     assert 0.025 < pair.examples.difference.p < 0.05
     assert (pair.examples.verdict, mtsa.examples.verdict) == ("better", "undecided")
@@ -167,7 +180,7 @@ def test_runs_without_predictions_can_not_be_told() -> None:
     kept = alike()
     records = records_of(kept)
     del kept[f"{A} trec 2"]
-    found = conclude(design(6), records, said=told(kept)).comparisons[0].examples
+    found = compared(kept, design(6), records).examples
     assert found.lines == (
         "without test examples that stand in the training set: can't be told, 1 of 12 runs kept "
         "no predictions",
@@ -196,32 +209,17 @@ def test_lost_files_are_a_warning_by_name_and_no_crash() -> None:
 def test_drawn_data_and_other_metrics_have_nothing_to_tell() -> None:
     kept = alike()
     records = records_of(kept, data="")
-    assert conclude(design(6), records, said=told(kept)).comparisons[0].examples is None
-    told_of = conclude(design(6, task="mse"), records, said=told(kept))
-    assert told_of.comparisons[0].examples is None
+    assert compared(kept, design(6), records).examples is None
+    assert compared(kept, design(6, task="mse"), records).examples is None
 
 
 # Over seeds and examples
 
 
-def hanging() -> Comparison:
-    """The first model is better on six examples, with every seed, worse on two."""
-
-    def first(seed: int) -> Predictions:
-        right = drawn(seed, 0.7)
-        right[:6], right[6:8] = True, False
-        return said_right(right)
-
-    def second(seed: int) -> Predictions:
-        right = drawn(seed, 0.7)
-        right[:6], right[6:8] = False, True
-        return said_right(right)
-
-    return compared(both(first, second))
-
-
 def test_a_verdict_that_hangs_on_the_test_set_is_a_warning() -> None:
-    found = hanging()
+    """The first model is better on six examples, with every seed, worse on two."""
+    first, second = (changed((0, 6, ahead), (6, 8, not ahead)) for ahead in (True, False))
+    found = compared(both(first, second))
     assert found.verdict == "better", "over seeds the difference never varies"
     assert found.examples.crossed.p == pytest.approx(0.158, abs=0.01)
     (said,) = [w for w in found.warnings if "hangs" in w]
@@ -238,16 +236,12 @@ def test_a_verdict_that_hangs_on_the_test_set_is_a_warning() -> None:
 def test_over_examples_too_a_verdict_is_its_familys_by_holm() -> None:
     """On four examples less p is .04: enough by itself, and too much as one of two."""
 
-    def side(ahead: bool) -> Callable[[int], Predictions]:
-        def make(seed: int) -> Predictions:
-            right = drawn(seed, 0.7)
-            right[:9], right[9:11] = ahead, not ahead
-            right[40 + seed] |= ahead  # seeds are not all alike
-            return said_right(right)
+    def ahead(seed: int) -> Predictions:
+        made = changed((0, 9, True), (9, 11, False))(seed)
+        made.said[40 + seed] = 1  # seeds are not all alike
+        return made
 
-        return make
-
-    kept = both(side(True), side(False))
+    kept = both(ahead, changed((0, 9, False), (9, 11, True)))
     alone = compared(kept)
     p = alone.examples.crossed.p
     assert 0.025 < p < 0.05
@@ -263,17 +257,7 @@ def test_over_examples_too_a_verdict_is_its_familys_by_holm() -> None:
 
 def test_practically_equal_has_to_hold_over_examples_too() -> None:
     """Alike in every seed, but by other examples: 10 each way."""
-
-    def side(low: int) -> Callable[[int], Predictions]:
-        def make(seed: int) -> Predictions:
-            right = drawn(seed, 0.7)
-            right[:20] = False
-            right[low : low + 10] = True
-            return said_right(right)
-
-        return make
-
-    kept = both(side(0), side(10))
+    kept = both(*[changed((0, 20, False), (low, low + 10, True)) for low in (0, 10)])
     wide, narrow = (compared(kept, design(6, margin=margin)) for margin in (0.1, 0.01))
     assert (wide.verdict, narrow.verdict) == ("practically equal", "practically equal")
     assert not [w for w in wide.warnings if "hangs" in w]
@@ -307,7 +291,7 @@ def test_folds_are_not_crossed_and_seen_is_over_the_others() -> None:
     }
     records = [{**one, "seed": 0, "fold": one["seed"]} for one in records_of(kept)]
     declared = design(6, folds=6, seeds=[0], units="folds")
-    found = conclude(declared, records, said=told(kept)).comparisons[0].examples
+    found = compared(kept, declared, records).examples
     assert found.crossed is None
     assert (found.seen, found.tested) == (12, 1200)
     assert found.lines[0].startswith(
@@ -332,8 +316,7 @@ def test_degrees_are_compared_by_correlation() -> None:
         for model, spread in ((A, 0.5), (B, 1.0))
         for seed in range(6)
     }
-    records = records_of(kept, "pearson")
-    found = conclude(design(6, task="sick"), records, said=told(kept)).comparisons[0]
+    found = compared(kept, design(6, task="sick"), records_of(kept, "pearson"))
     assert found.verdict == "better"
     assert found.examples.crossed.difference == pytest.approx(found.difference.difference)
     assert found.examples.lines[1].endswith("6 of 6 pairs of runs differ by a paired bootstrap")

@@ -35,6 +35,11 @@ def session_of(name: str, *records: dict[str, Any]) -> list[dict[str, Any]]:
     return [{**record, "session": name} for record in records]
 
 
+def swept(runs: list[dict], at: str) -> dict[str, Any]:
+    """A sweep that asks for these runs."""
+    return {"kind": "sweep", "key": f"s{len(runs)}", "at": at, "runs": [r["key"] for r in runs]}
+
+
 def pairs(**more: Any) -> list[dict]:
     return [*runs(A, HIGH, **more), *runs(B, LOW, **more)]
 
@@ -70,6 +75,9 @@ def test_a_question_that_is_younger_than_its_runs_is_exploratory() -> None:
     late = shown(before, session_of("now", declared(5, NOW)))
     assert late.exploratory
     assert late.sentence.startswith(f"exploratory: {A} is better than {B}")
+    older = session_of("older", declared(5, "2026-01-08T00:00", key="old"))
+    again = shown(older, before, session_of("now", declared(5, NOW)))
+    assert again.exploratory, "only a design file is declared once more"
     # In a family its first line says so.
     asked = {**family([A, "disa.plain"], ["trec"], 5), "at": NOW}
     records = [*before, *session_of("now", asked, *runs("disa.plain", LOW, at=NOW))]
@@ -123,12 +131,9 @@ def test_runs_that_were_there_before_the_design_are_told() -> None:
     runs = session_of("runs", *pairs(at="2026-01-05T00:00"))
     now = session_of("now", declared(5, NOW))
     assert warned("10 runs were trained, and their test metrics shown", shown(runs, now))
-    asked = session_of(
-        "asked",
-        {"kind": "sweep", "key": "s", "at": "2026-01-04T00:00", "runs": [r["key"] for r in runs]},
-    )
+    asked = session_of("asked", swept(runs, "2026-01-04T00:00"))
     assert shown(asked, runs, now).warnings == (), "a sweep asked for them, and shows none"
-    late = session_of("late", {**asked[0], "at": "2026-01-06T00:00"})
+    late = session_of("late", swept(runs, "2026-01-06T00:00"))
     assert warned("10 runs were trained", shown(runs, late, now)), "asked for afterwards"
     few = session_of("now", declared(3, NOW))
     more = [{**r, "task": "trec", "recipe": dict(RECIPE)} for r in runs]
@@ -201,24 +206,17 @@ def test_runs_of_one_design_file_on_another_machine_are_as_declared() -> None:
 
 def test_what_was_added_to_a_plan_after_its_first_run_is_told() -> None:
     runs = pairs(at="2026-01-05T00:00")
-    plans = {
-        count: {
-            "kind": "sweep",
-            "key": f"s{count}",
-            "runs": [r["key"] for r in runs if r["seed"] < count],
-        }
-        for count in (3, 5)
-    }
-    three = session_of("3", {**plans[3], "at": "2026-01-04T00:00"})
-    begun = session_of("begun", *[r for r in runs if r["seed"] < 3])
+    first = [r for r in runs if r["seed"] < 3]
+    three = session_of("3", swept(first, "2026-01-04T00:00"))
+    begun = session_of("begun", *first)
     more = [{**r, "at": "2026-01-07T00:00"} for r in runs if r["seed"] >= 3]
-    added = session_of("5", {**plans[5], "at": "2026-01-06T00:00"}, *more)
+    added = session_of("5", swept(runs, "2026-01-06T00:00"), *more)
     now = session_of("now", declared(5, NOW))
     text = f"2 runs of {A} were added to a plan of 3 when some of these were finished"
     assert warned(text, shown(three, begun, added, now))
     alone = session_of("now", declared(5, "2026-01-06T00:00"), *more)
     assert warned(text, shown(three, begun, alone)), "a comparison adds as a sweep does"
-    early = session_of("5", {**plans[5], "at": "2026-01-04T12:00"}, *more)
+    early = session_of("5", swept(runs, "2026-01-04T12:00"), *more)
     assert shown(three, early, begun, now).warnings == (), "nothing had been trained"
     assert shown(three, begun, session_of("now", declared(3, NOW))).warnings == ()
 
@@ -310,11 +308,8 @@ def file(tmp_path: Path) -> Path:
 
 def test_a_file_says_what_the_options_say(file: Path) -> None:
     options, plan = planned(CompareOptions(plan=file, jobs=3))
-    assert (options.names, options.baseline, options.tasks) == (
-        ("mtsa", "disa"),
-        "multi_head",
-        ("trec",),
-    )
+    assert (options.names, options.baseline) == (("mtsa", "disa"), "multi_head")
+    assert options.tasks == ("trec",)
     assert (options.seeds, options.changes, options.jobs) == ((3, 7), ("epochs=3",), 3)
     ((whose, margin),) = options.margin
     assert (whose, margin.value, margin.percent) == ("", 0.01, True)
@@ -428,9 +423,7 @@ def test_a_design_says_what_voids_its_verdict_and_how_long_it_may_take() -> None
     assert set(VOIDS) >= {"failed runs", "unequal parameters", "another corpus"}
 
     long = concluded({**PLAN, "hours": 1e-3}, task_seconds=36.0)
-    assert any(
-        "all runs together took 0.18 h; plan.toml allows 0.001 h" in w for w in long.warnings
-    )
+    assert "all runs together took 0.18 h; plan.toml allows 0.001 h" in long.warnings
     lines = tables.asked(long)
     assert "Is it?" in lines[0]
     assert "commit bbbbbbbbbb" in lines[0]

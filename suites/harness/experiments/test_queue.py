@@ -8,7 +8,7 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -54,6 +54,11 @@ def written(folder: Path) -> list[dict[str, Any]]:
         for line in path.read_text().splitlines()
     ]
     return [line for line in lines if line["kind"] == "run"]
+
+
+def settled(key: str, status: str = "ok") -> dict[str, Any]:
+    """The record of a run that has ended so."""
+    return {"kind": "run", "key": key, "model": "m", "seed": 0, "status": status, **RESULT}
 
 
 def test_runs_begin_in_the_order_given_and_as_many_at_a_time_as_there_are_workers(
@@ -106,8 +111,7 @@ def test_what_depends_on_the_moment_is_tried_again(tmp_path: Path) -> None:
     statuses = ("ok", "diverged", "unsupported", "oom", "crash")
     with journal.Writer(tmp_path, {"fingerprint": {}}) as writer:
         for status in statuses:
-            run = {"kind": "run", "key": status, "model": "mtsa", "seed": 0, "status": status}
-            writer.append({**run, **RESULT})
+            writer.append(settled(status, status))
     assert set(finished(tmp_path)) == {"ok", "diverged", "unsupported"}
 
 
@@ -178,11 +182,7 @@ def test_what_another_session_failed_at_is_not_tried_again_at_once(tmp_path: Pat
 
     def other_crashed(_: SessionProgress) -> None:
         if not told:
-            told.append(
-                other.append(
-                    {"kind": "run", "key": first.key, "model": "m", "seed": 0, "status": "crash"}
-                )
-            )
+            told.append(other.append(settled(first.key, "crash")))
 
     told: list[Any] = []
     records = do_locally(tmp_path / "results", todo, workers=1, on_progress=other_crashed)
@@ -200,16 +200,14 @@ def test_a_journal_that_cannot_be_locked_is_told_in_one_line(tmp_path: Path) -> 
 def test_only_what_is_new_and_whole_is_followed(tmp_path: Path) -> None:
     own = journal.Writer(tmp_path, {})
     other = journal.Writer(tmp_path, {})
-    own.append({"kind": "run", "key": "own", "model": "m", "seed": 0, "status": "ok", **RESULT})
-    other.append({"kind": "run", "key": "a", "model": "m", "seed": 0, "status": "ok", **RESULT})
+    own.append(settled("own"))
+    other.append(settled("a"))
     other.append({"kind": "design", "key": "run"})
     unsealed(other.path)
     follower = Follower(tmp_path, "run", own.path)
     assert [r["key"] for r in follower.new()] == ["a"]
     assert follower.new() == []
-    line = json.dumps(
-        {"kind": "run", "key": "b", "model": "m", "seed": 0, "status": "ok", **RESULT}
-    )
+    line = json.dumps(settled("b"))
     with other.path.open("a") as file:
         file.write('{"kind": "run", "key": 7}\nno json "run"\n' + line[:20])
         file.flush()
@@ -284,15 +282,14 @@ def durations(*times: tuple[str, str, int, float], **more: Any) -> Durations:
     found = Durations(FINGERPRINT, 2)
     for model, name, workers, seconds in times:
         record = {
-            "kind": "run",
-            "key": "k",
+            **settled("k"),
             "model": model,
             "task": name,
             "recipe": recipe,
             "vectors": "0.05",
             "workers": workers,
             "task_seconds": seconds,
-            "status": "ok",
+            "seconds": None,
             "fingerprint": schema.digest(FINGERPRINT),
             **more,
         }
@@ -363,47 +360,28 @@ def test_the_prediction_is_within_one_and_a_half(tmp_path: Path) -> None:
 # A Ray cluster without nodes, played without Ray: `test_ray.py` has a real one.
 
 
-class NoNodes:
-    """What the executor asks of Ray while a job waits for a node."""
-
-    def __init__(self, nodes: list[dict[str, Any]]) -> None:
-        self.living = nodes
-
-    def nodes(self) -> list[dict[str, Any]]:
-        return self.living
-
-    def wait(self, references: list[Any], **_: Any) -> tuple[list[Any], list[Any]]:
-        return [], references
-
-
-NODE = {"Alive": True, "Resources": {"CPU": 2.0}}
-
-
-@pytest.fixture
-def executor(monkeypatch: pytest.MonkeyPatch) -> RayExecutor:
+def waiting(
+    monkeypatch: pytest.MonkeyPatch, on_tick: Callable[[object], None], **node: Any
+) -> None:
+    """Give a run to a cluster on whose one node it does not begin."""
     monkeypatch.setattr(ray_executor, "DESERTED_SECONDS", 0.05)
     monkeypatch.setattr(ray_executor, "COUNT_SECONDS", 0.0)
-    made = RayExecutor(dict.fromkeys(KIND, "x"), "head:6379")
-    monkeypatch.setattr(made, "_submit", lambda job: job.label)
-    return made
-
-
-def jobs() -> Any:
-    yield Job(key="k", label="a run", call="m:f", arguments={}, code="c", data="")
+    executor = RayExecutor(dict.fromkeys(KIND, "x"), "head:6379")
+    monkeypatch.setattr(executor, "_submit", lambda job: job.label)
+    nodes = [{"Resources": {"CPU": 2.0}, **node}]
+    ray = SimpleNamespace(nodes=lambda: nodes, wait=lambda references, **_: ([], references))
+    monkeypatch.setattr(executor, "_ray", ray, raising=False)
+    next(executor.run(iter([Job("k", "a run", "m:f", {})]), on_tick))
 
 
 def test_a_cluster_without_a_node_is_given_up_with_the_reason(
-    executor: RayExecutor, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(executor, "_ray", NoNodes([{**NODE, "Alive": False}]), raising=False)
     with pytest.raises(UsageError, match=r"head:6379 has had no node .* finished runs are kept"):
-        next(executor.run(jobs(), lambda _: None))
+        waiting(monkeypatch, lambda _: None, Alive=False)
 
 
-def test_a_busy_cluster_is_waited_for(
-    executor: RayExecutor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(executor, "_ray", NoNodes([NODE]), raising=False)
+def test_a_busy_cluster_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     enough = time.monotonic() + 0.2
 
     def on_tick(_: object) -> None:
@@ -411,7 +389,7 @@ def test_a_busy_cluster_is_waited_for(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        next(executor.run(jobs(), on_tick))
+        waiting(monkeypatch, on_tick, Alive=True)
 
 
 PLAN = f"""
