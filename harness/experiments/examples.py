@@ -144,7 +144,7 @@ def kept_of(found: Measured, said: Said) -> KeptPairs | None:
     if lost or without:
         why = f"the predictions of {len(lost)} of {len(runs)} runs are lost"
         if without:
-            why = f"{without} of {len(runs)} runs kept no predictions"
+            why = f"{without} of {len(runs)} runs are without predictions"
         return KeptPairs(unknown=why, lost=tuple(lost))
     every = {int(i): bool(s) for p in by_key.values() for i, s in zip(p.items, p.seen, strict=True)}
     unseen = judged_by(

@@ -89,6 +89,9 @@ def _declared(
         ),
         judged_in(family),
     ]
+    others = [f"{c.first} on {c.task}" for c in family.comparisons if c.exploratory]
+    if others and not _late(family, row.model):
+        said.append(f"of its family exploratory: {', '.join(others)}")
     answer: Answer | None = None if decided(claim, row.verdict) else "undecided"
     late = f"{EXPLORATORY}: " * _late(family, row.model)
     told = f"{late}{'; '.join(said)}."

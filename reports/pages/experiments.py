@@ -243,7 +243,7 @@ def _without_seen(conclusion: Conclusion) -> str:
     known = [(c, e) for c in asked if (e := c.examples) is not None and e.verdict]
     if not known:
         read = any(one.files for name in conclusion.tasks for one in known_tasks(name))
-        return "not told: no predictions are kept" if read else ""
+        return "not told: without predictions" if read else ""
     changed = [
         f"{'' if conclusion.is_pair else f'{c.first} on {c.task} '}{c.said}"
         f"{_bracketed(c, c.difference)} to {c.as_said(e.verdict)}{_bracketed(c, e.difference)}"

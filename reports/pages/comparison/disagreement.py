@@ -29,7 +29,7 @@ FEW = 20
 SHOWN = 600
 """Letters of a text, at most: a review may have thousands."""
 NOTHING = (
-    "No predictions are kept of these runs: a run of this version keeps them beside the journal, "
+    "No predictions of these runs are here: a run of this version keeps them beside the journal, "
     "of corpora, not of data drawn for each seed."
 )
 HOW_CALIBRATED = (

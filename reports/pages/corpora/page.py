@@ -154,7 +154,7 @@ class Corpora(DevicePage):
                 f"Of each task by the recipe that most models have{others}. "
                 "Mean over seeds or folds, standard deviation in parentheses; unseen: the mean "
                 "without test examples that stand in the training set, where there are some and "
-                "predictions are kept. Bold, exploratory: the highest mean, where its difference "
+                "predictions are here. Bold, exploratory: the highest mean, where its difference "
                 f"to the runner-up is significant (paired{family}) and counted, each model by its "
                 "own recipe. Which seeds and folds: the CSV."
             ),
@@ -364,7 +364,7 @@ def beside(pages: Sequence[Corpora], place: Output) -> Shown:
             "model there and is printed of none: here all have MTSA's. Where the test set chose "
             "the epoch, as in those papers, the same runs by dev's epoch stand behind the gap: "
             "what is lost is no merit of a model. Unseen: the mean without test examples that "
-            "stand in the training set, where there are some and predictions are kept."
+            "stand in the training set, where there are some and predictions are here."
         ),
         causes.section(machines, found, pages[0].source.conclusions, place),
         patience.section(machines, place),

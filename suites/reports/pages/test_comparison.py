@@ -69,7 +69,7 @@ def test_the_list_of_experiments_says_what_is_left_without_seen_examples(
         (row,) = Experiments(on(source, [design()], both), Output(tmp_path, "page")).rows()
         return str(row[UNSEEN])
 
-    assert told() == "not told: no predictions are kept"
+    assert told() == "not told: without predictions"
     for seen, gain, said in (
         (3, 0.1, "unchanged"),
         (0, 0.1, "none is seen"),
