@@ -71,17 +71,16 @@ class Control:
     interval: Interval
     ratios: tuple[float, ...]
 
-    @property
-    def label(self) -> str:
-        """``training, B64 N64, f32, 1-thread``."""
-        p = self.problem
-        return f"{p['phase']}, B{p['batch']} N{p['length']}, {p['dtype']}, {p['settings']}"
+
+def _label(p: Mapping[str, Any]) -> str:
+    """``training, B64 N64, f32, 1-thread``."""
+    return f"{p['phase']}, B{p['batch']} N{p['length']}, {p['dtype']}, {p['settings']}"
 
 
 def controls(found: Sequence[Control]) -> Figure:
     """Every block's ratio and the interval, one problem below the other, beside 1."""
     lines = [
-        Line(c.label, "multi_head", t.ratio, t.low, t.high, True, c.ratios)
+        Line(_label(c.problem), "multi_head", t.ratio, t.low, t.high, True, c.ratios)
         for c in found
         for t in [c.interval]
     ]
@@ -96,14 +95,12 @@ def controls(found: Sequence[Control]) -> Figure:
 
 
 def drift(times: pd.DataFrame, baseline: str) -> Figure | None:
-    """Time of the baseline by block, over its median; None with fewer than three blocks."""
-    good = times[(times["status"] == "ok") & (times["name"] == baseline)]
-    good = good[~good["control"].astype(bool)]
+    """Times of the baseline by block, over their median; None with fewer than three blocks."""
     lines: dict[str, list[Point]] = {}
-    for values, group in good.groupby(PROBLEM, sort=False):
+    for values, group in times[~times["control"].astype(bool)].groupby(PROBLEM, sort=False):
         seconds = group.groupby("block")["seconds"].median()
         if len(seconds) >= 3 and len(lines) < MOST_LINES:
-            label = Control(dict(zip(PROBLEM, values, strict=True)), Interval(1, 1, 1, 1), ()).label
+            label = _label(dict(zip(PROBLEM, values, strict=True)))
             over = seconds / seconds.median()
             lines[label] = [Point(float(str(block)), float(y)) for block, y in over.items()]
     if not lines:
@@ -235,7 +232,7 @@ class Trusted(DevicePage):
         if not self.measured.rows:
             return remark(self.none)
         told = drift_sentences(self.measured.drifts, self.measured.rows, self.measured.baseline)
-        figure = drift(self.measured.times, self.measured.baseline)
+        figure = drift(self._baseline, self.measured.baseline)
         pieces = [says([*(told or [STILL]), *self._too_few()])]
         if figure is not None:
             caption = (
@@ -321,7 +318,7 @@ class Trusted(DevicePage):
             t, floor = c.interval, noise_floor(c.interval)
             rows.append(
                 {
-                    "problem": c.label,
+                    "problem": _label(c.problem),
                     "control / baseline [95 %]": str(t),
                     "noise floor": f"{100 * (floor - 1):.1f} %",
                     "blocks": str(t.count),

@@ -9,8 +9,8 @@ from functools import cached_property, partial
 from harness.experiments import tables as in_words
 from harness.experiments.tables import SEEDS_NEEDED
 from harness.profile import load_profile
-from harness.stats import ALPHA, Ties, holm, judged_p
-from reports.core.against import Against, against, as_declared, beyond_none, tied
+from harness.stats import Ties
+from reports.core.against import Against, against, as_declared, beyond_none, judged, tied
 from reports.core.forest import forest, ties_shown
 from reports.core.page import DevicePage, Output, Shown, remark, says, together, warns
 from reports.core.style import mechanism_of
@@ -18,15 +18,7 @@ from reports.core.tables import Best
 from reports.core.trained import ModelRuns, TaskRuns, tasks_by_recipe
 from reports.core.words import file_name
 from reports.pages.corpora import causes, edges, figures, patience, printed, tables, tuning
-from reports.pages.corpora.figures import (
-    ALPHAS,
-    USUAL,
-    alpha_of,
-    k_of,
-    layers_of,
-    of_scales,
-    scale_of,
-)
+from reports.pages.corpora.figures import USUAL, alpha_of, k_of, layers_of, of_scales, scale_of
 
 MIRRORED = "mirrored_summation"
 MISSING = {
@@ -218,7 +210,6 @@ class Corpora(DevicePage):
             "mean squared error / variance of the target",
             "Mirrored summation",
             "1 is a constant predictor; bars: 95 % t-intervals over seeds",
-            log=True,
             level=1.0,
         )
         best = {name: min(point.y for point, _ in points) for name, points in lines.items()}
@@ -233,7 +224,7 @@ class Corpora(DevicePage):
             return together(*pieces)
         how = self.place.figure(
             "heads",
-            partial(figures.heads, ALPHAS),
+            figures.heads,
             "Heads of each layer by scale (equations 11 and 12, ten heads, three layers): "
             "positive alphas give lower layers the small scales, negative ones the large.",
         )
@@ -255,8 +246,6 @@ class Corpora(DevicePage):
                     f"test {own.unit.named(own.metric)}",
                     f"{task.name}: alpha",
                     "bars: 95 % t-intervals over seeds",
-                    log=False,
-                    level=None,
                 )
                 heads = own.runs[0].get("recipe", {}).get("heads", "?")
                 caption = (
@@ -281,21 +270,15 @@ class Corpora(DevicePage):
 
     def _best(self) -> dict[str, ModelRuns]:
         """By task the best model, where it is better than the runner-up, trained alike."""
-        found: dict[str, Against] = {}
+        found = []
         for task in self.corpora:
             own = [m for m in task.models if not m.variant]
             sign = -1 if own and own[0].higher_is_better else 1
             ranked = sorted(own, key=lambda m: sign * m.mean)
             if len(ranked) > 1 and (one := against(ranked[0], ranked[1])):
-                found[task.name] = one
-        adjusted = holm([judged_p(one.difference) for one in found.values()])
-        return {
-            name: one.model
-            for (name, one), p in zip(found.items(), adjusted, strict=True)
-            # Ranks are by all runs of each, the difference by those that are paired.
-            if p < ALPHA and (one.difference.difference > 0) == one.model.higher_is_better
-            if not one.flaws
-        }
+                found.append(one)
+        # Ranks are by all runs of each, verdicts by those that are paired: a first may be worse.
+        return {one.model.task: one.model for one in judged(found) if one.verdict == "better"}
 
     def _judged(self, found: Sequence[Against]) -> list[Against]:
         return as_declared(found, self.device.conclusions)
