@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -67,20 +67,28 @@ def bits_sentence(records: Iterable[Mapping[str, Any]]) -> str:
 class Control:
     """The A/A control of one problem."""
 
+    label: str
     problem: Mapping[str, Any]
     interval: Interval
     ratios: tuple[float, ...]
 
 
-def _label(p: Mapping[str, Any]) -> str:
-    """``training, B64 N64, f32, 1-thread``."""
-    return f"{p['phase']}, B{p['batch']} N{p['length']}, {p['dtype']}, {p['settings']}"
+def _by_problem(times: pd.DataFrame) -> Iterator[tuple[str, dict[str, Any], pd.DataFrame]]:
+    """Of each problem its name, ``training, B64 N64, f32, 1-thread``, what it is, and its times.
+
+    Where there are inputs of several widths the name says which.
+    """
+    several = times["d_in"].nunique() > 1
+    for values, group in times.groupby(PROBLEM, sort=False):
+        p = dict(zip(PROBLEM, values, strict=True))
+        size = f"B{p['batch']} N{p['length']}" + f" D{p['d_in']}" * several
+        yield f"{p['phase']}, {size}, {p['dtype']}, {p['settings']}", p, group
 
 
 def controls(found: Sequence[Control]) -> Figure:
     """Every block's ratio and the interval, one problem below the other, beside 1."""
     lines = [
-        Line(_label(c.problem), "multi_head", t.ratio, t.low, t.high, True, c.ratios)
+        Line(c.label, "multi_head", t.ratio, t.low, t.high, True, c.ratios)
         for c in found
         for t in [c.interval]
     ]
@@ -97,10 +105,9 @@ def controls(found: Sequence[Control]) -> Figure:
 def drift(times: pd.DataFrame, baseline: str) -> Figure | None:
     """Times of the baseline by block, over their median; None with fewer than three blocks."""
     lines: dict[str, list[Point]] = {}
-    for values, group in times[~times["control"].astype(bool)].groupby(PROBLEM, sort=False):
+    for label, _, group in _by_problem(times[~times["control"].astype(bool)]):
         seconds = group.groupby("block")["seconds"].median()
         if len(seconds) >= 3 and len(lines) < MOST_LINES:
-            label = _label(dict(zip(PROBLEM, values, strict=True)))
             over = seconds / seconds.median()
             lines[label] = [Point(float(str(block)), float(y)) for block, y in over.items()]
     if not lines:
@@ -173,11 +180,10 @@ class Trusted(DevicePage):
     def controls(self) -> list[Control]:
         """The A/A control of every problem: its ratio to the baseline, which should be 1."""
         found = []
-        for values, group in self._baseline.groupby(PROBLEM, sort=False):
+        for label, problem, group in _by_problem(self._baseline):
             ratios = block_ratios(group[group["control"]], group[~group["control"]])
             if ratios:
-                problem = dict(zip(PROBLEM, values, strict=True))
-                found.append(Control(problem, ratio_interval(ratios), tuple(ratios)))
+                found.append(Control(label, problem, ratio_interval(ratios), tuple(ratios)))
 
         def order(c: Control) -> tuple[Any, ...]:
             p = c.problem
@@ -318,7 +324,7 @@ class Trusted(DevicePage):
             t, floor = c.interval, noise_floor(c.interval)
             rows.append(
                 {
-                    "problem": _label(c.problem),
+                    "problem": c.label,
                     "control / baseline [95 %]": str(t),
                     "noise floor": f"{100 * (floor - 1):.1f} %",
                     "blocks": str(t.count),
