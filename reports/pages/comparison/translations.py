@@ -45,38 +45,38 @@ def show(place: Output, some: Sequence[Comparison], name: str, arms: Sequence[Ar
     return together(*parts)
 
 
-def speeds(runs: Sequence[Record]) -> tuple[float, float]:
-    """Seconds of an epoch's training, dev's translation left out; sentences translated a second.
-
-    Medians over runs; nan where the records don't tell.
-    """
-    training = [
-        e["seconds"] - e["judging"]
+def training_seconds(*runs: Record) -> float:
+    """Of an epoch's training, dev's translation left out: the median, nan where none tells."""
+    told = [
+        epoch["seconds"] - epoch["judging"]
         for run in runs
-        for e in run["epochs"]
-        if "seconds" in e and "judging" in e
+        for epoch in run["epochs"]
+        if "seconds" in epoch and "judging" in epoch
     ]
+    return statistics.median(told) if told else math.nan
+
+
+def sentences_a_second(*runs: Record) -> float:
+    """Of beam search over the test sets: the median over runs, nan where none tells."""
     told = [run.get("decoding") or {} for run in runs]
-    decoding = [
+    rates = [
         one["sentences"] / one["seconds"]
         for one in told
         if one.get("seconds", 0) > 0 and "sentences" in one
     ]
-    first, second = (statistics.median(v) if v else math.nan for v in (training, decoding))
-    return first, second
+    return statistics.median(rates) if rates else math.nan
 
 
 def _scores(place: Output, name: str, some: Sequence[Comparison], arms: Sequence[Arm]) -> Shown:
     """Precisions and lengths of all runs together, and what training and translating take."""
     rows, numbers = [], []
-    both = (lambda run: speeds([run])[0], lambda run: speeds([run])[1])
-    over = {c.first: over_baseline(c, *both) for c in some}
+    over = {c.first: over_baseline(c, training_seconds, sentences_a_second) for c in some}
     for arm in arms:
         said, true, *grams = np.sum(
             [one.counts[:, : 2 + 2 * ORDERS].sum(0) for one in arm.said.values()], axis=0
         ).tolist()
         shares = [a / max(b, 1) for a, b in zip(grams[:ORDERS], grams[ORDERS:], strict=True)]
-        epoch, rate = speeds(arm.runs)
+        epoch, rate = training_seconds(*arm.runs), sentences_a_second(*arm.runs)
         ratio = said / max(true, 1)
         cells = [f"{100 * share:.1f}" for share in shares]
         times = [f"{v:.1f}" if v == v else "unknown" for v in (epoch, rate)]
