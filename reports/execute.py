@@ -166,14 +166,11 @@ def quiet() -> Iterator[None]:
 
 
 def in_parallel(
-    tasks: Sequence[Callable[[Kernel], T]], workers: int, on_done: Callable[[int, T], None]
+    tasks: Sequence[Callable[[Kernel], T]], workers: int, on_done: Callable[[T], None]
 ) -> list[T]:
     """Do the tasks, several at a time, each worker with a kernel of its own; results in order.
 
-    Parameters
-    ----------
-    on_done : callable
-        Called with number and result of each as they end, one at a time.
+    Each is told (`on_done`) as it ends, one at a time.
     """
     todo = deque(enumerate(tasks))
     found: dict[int, T] = {}
@@ -189,7 +186,7 @@ def in_parallel(
                     return
                 found[number] = task(kernel)
                 with telling:
-                    on_done(number, found[number])
+                    on_done(found[number])
 
     with quiet(), ThreadPoolExecutor(max(1, min(workers, len(tasks)))) as pool:
         running = [pool.submit(work) for _ in range(workers)]

@@ -112,11 +112,10 @@ def build(
         return lambda kernel: _page(kernel, page, out, _frame(page, pages, groups))
 
     # The longest first: nothing is left to wait for at the end.
-    order = sorted(range(len(pages)), key=lambda i: -pages[i].notebook.weight)
-    done = in_parallel(
-        [task(pages[i]) for i in order], workers or cores(), lambda _, built: on_page(built)
-    )
-    report = Report(index, tuple(done[order.index(i)] for i in range(len(pages))), missing)
+    heaviest = sorted(pages, key=lambda page: -page.notebook.weight)
+    done = in_parallel([task(page) for page in heaviest], workers or cores(), on_page)
+    built = {one.page.name: one for one in done}
+    report = Report(index, tuple(built[page.name] for page in pages), missing)
     index.write_text(overview(source, report, groups), encoding="utf-8")
     return report
 

@@ -128,7 +128,7 @@ class Ledger(SourcePage):
             *(
                 together(
                     heading(v.claim.statement, 4, v.id),
-                    remark(_origin(v)),
+                    remark(f"{v.claim.place}: “{v.claim.line}” {v.claim.setup}".rstrip()),
                     steps(v.steps),
                     says([_conclusion(v)]),
                 )
@@ -210,10 +210,6 @@ def _row(v: Verdict, where: str, records: str, told_on: str) -> dict[str, str]:
         or (f"the paper's; counted on {told_on}" if told_on else "the paper's"),
         "why": Cell.of(why, notes=(asked,) if asked else (), links=tuple(links)),
     }
-
-
-def _origin(v: Verdict) -> str:
-    return f"{v.claim.place}: “{v.claim.line}” {v.claim.setup}".rstrip()
 
 
 def _conclusion(v: Verdict) -> str:

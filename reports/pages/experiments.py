@@ -172,7 +172,9 @@ def _differences(conclusion: Conclusion) -> str:
     several = len({c.task for c in every}) > 1
     told = every if len(every) <= FEW else [c for c in every if c.verdict in DECIDED]
     return "; ".join(
-        f"{c.first}{f' on {c.task}' * several}{_size(c)}: {_with_reasons(c)}" for c in told
+        " ".join(filter(None, [c.first, f"on {c.task}" * several, c.unit.told(c.difference)]))
+        + f": {_with_reasons(c)}"
+        for c in told
     )
 
 
@@ -181,10 +183,6 @@ def _with_reasons(c: Comparison) -> str:
         return f"{c.verdict} (not counted: {', '.join(c.flaws)})"
     missing = c.sought.short(c.unit) if c.sought is not None else ""
     return c.verdict + missing + (f" ({', '.join(c.flaws)})" if c.flaws else "")
-
-
-def _size(c: Comparison) -> str:
-    return f" {c.unit.told(c.difference)}" if c.difference is not None else ""
 
 
 def _hanging(conclusion: Conclusion) -> str:

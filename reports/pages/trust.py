@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -67,15 +67,22 @@ def bits_sentence(records: Iterable[Mapping[str, Any]]) -> str:
 class Control:
     """The A/A control of one problem."""
 
+    label: str
     problem: Mapping[str, Any]
     interval: Interval
     ratios: tuple[float, ...]
 
-    @property
-    def label(self) -> str:
-        """``training, B64 N64, f32, 1-thread``."""
-        p = self.problem
-        return f"{p['phase']}, B{p['batch']} N{p['length']}, {p['dtype']}, {p['settings']}"
+
+def _by_problem(times: pd.DataFrame) -> Iterator[tuple[str, dict[str, Any], pd.DataFrame]]:
+    """Of each problem its name, ``training, B64 N64, f32, 1-thread``, what it is, and its times.
+
+    Where there are inputs of several widths the name says which.
+    """
+    several = times["d_in"].nunique() > 1
+    for values, group in times.groupby(PROBLEM, sort=False):
+        p = dict(zip(PROBLEM, values, strict=True))
+        size = f"B{p['batch']} N{p['length']}" + f" D{p['d_in']}" * several
+        yield f"{p['phase']}, {size}, {p['dtype']}, {p['settings']}", p, group
 
 
 def controls(found: Sequence[Control]) -> Figure:
@@ -96,14 +103,11 @@ def controls(found: Sequence[Control]) -> Figure:
 
 
 def drift(times: pd.DataFrame, baseline: str) -> Figure | None:
-    """Time of the baseline by block, over its median; None with fewer than three blocks."""
-    good = times[(times["status"] == "ok") & (times["name"] == baseline)]
-    good = good[~good["control"].astype(bool)]
+    """Times of the baseline by block, over their median; None with fewer than three blocks."""
     lines: dict[str, list[Point]] = {}
-    for values, group in good.groupby(PROBLEM, sort=False):
+    for label, _, group in _by_problem(times[~times["control"].astype(bool)]):
         seconds = group.groupby("block")["seconds"].median()
         if len(seconds) >= 3 and len(lines) < MOST_LINES:
-            label = Control(dict(zip(PROBLEM, values, strict=True)), Interval(1, 1, 1, 1), ()).label
             over = seconds / seconds.median()
             lines[label] = [Point(float(str(block)), float(y)) for block, y in over.items()]
     if not lines:
@@ -176,11 +180,10 @@ class Trusted(DevicePage):
     def controls(self) -> list[Control]:
         """The A/A control of every problem: its ratio to the baseline, which should be 1."""
         found = []
-        for values, group in self._baseline.groupby(PROBLEM, sort=False):
+        for label, problem, group in _by_problem(self._baseline):
             ratios = block_ratios(group[group["control"]], group[~group["control"]])
             if ratios:
-                problem = dict(zip(PROBLEM, values, strict=True))
-                found.append(Control(problem, ratio_interval(ratios), tuple(ratios)))
+                found.append(Control(label, problem, ratio_interval(ratios), tuple(ratios)))
 
         def order(c: Control) -> tuple[Any, ...]:
             p = c.problem
@@ -235,7 +238,7 @@ class Trusted(DevicePage):
         if not self.measured.rows:
             return remark(self.none)
         told = drift_sentences(self.measured.drifts, self.measured.rows, self.measured.baseline)
-        figure = drift(self.measured.times, self.measured.baseline)
+        figure = drift(self._baseline, self.measured.baseline)
         pieces = [says([*(told or [STILL]), *self._too_few()])]
         if figure is not None:
             caption = (

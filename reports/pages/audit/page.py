@@ -58,29 +58,19 @@ class Audit:
     def deviations(self) -> Shown:
         """Whether the printed deviations can be ones over folds."""
         found = fold_deviations(self.accuracy)
-        bad = [f for f in found if f.implausible]
-        parts = [
-            f"the {f.printed_points:.1f} of {f.model} on {f.data} (counting gives "
-            f"{f.counting_points:.1f}, p = {p_text(f.p_holm)} after Holm's correction)"
-            for f in bad
-        ]
-        small = "none is too small for that."
-        caption = f"All {len(found)} printed deviations over folds can be chance."
-        if bad:
-            f = bad[0]
-            small = (
-                f"too small for that is {_listed(parts)}; it may be over something else, "
-                "or a misprint."
-            )
-            caption = (
-                f"All but {len(bad)} of {len(found)} printed deviations over folds can be chance; "
-                f"{f.model} on {f.data} is {f.counting_points / f.printed_points:.0f} times "
-                "smaller than counting alone gives."
-            )
+        (odd,) = (f for f in found if f.implausible)
         sentence = (
             "Ten disjoint folds of a corpus differ at least by the chance of counting right "
             "answers: sqrt(a (1 − a) / examples in a fold). "
-            f"Of {len(found)} printed deviations over folds, {small}"
+            f"Of {len(found)} printed deviations over folds, too small for that is the "
+            f"{odd.printed_points:.1f} of {odd.model} on {odd.data} (counting gives "
+            f"{odd.counting_points:.1f}, p = {p_text(odd.p_holm)} after Holm's correction); it may "
+            "be over something else, or a misprint."
+        )
+        caption = (
+            f"All but 1 of {len(found)} printed deviations over folds can be chance; "
+            f"{odd.model} on {odd.data} is {odd.counting_points / odd.printed_points:.0f} times "
+            "smaller than counting alone gives."
         )
         rows = [
             {
@@ -220,10 +210,3 @@ def _counted(found: Sequence[Verdict]) -> str:
     counts = {answer: sum(v.verdict == answer for v in found) for answer in ANSWERS}
     said = [f"{n} {'is' if n == 1 else 'are'} {answer}" for answer, n in counts.items() if n]
     return ", ".join(said)
-
-
-def _listed(words: Sequence[str]) -> str:
-    """``a, b and c``; ``none`` for nothing."""
-    if not words:
-        return "none"
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

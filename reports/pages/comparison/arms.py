@@ -12,7 +12,7 @@ import numpy as np
 
 from harness.errors import UsageError
 from harness.experiments.conclusion import Comparison
-from harness.experiments.replicates import is_ok
+from harness.experiments.replicates import Record, is_ok
 from harness.records.predictions import Predictions, PredictionsLost
 from harness.registry import resolve
 from harness.train.data.directory import VARIABLE
@@ -29,10 +29,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Arm:
-    """One model on one task, with its predictions by seed and fold."""
+    """One model on one task: its predictions by seed and fold, and its finished runs."""
 
     model: str
     said: Mapping[tuple[int, int | None], Predictions]
+    runs: Sequence[Record] = ()
 
     def pooled(self, name: str) -> np.ndarray:
         """An array of the predictions of all runs, one behind the other."""
@@ -47,7 +48,8 @@ def arms_of(
     found, lost = [], []
     for model, some in [*sides, (comparisons[0].second, comparisons[0].sides[1])]:
         said: dict[tuple[int, int | None], Predictions] = {}
-        for run in filter(is_ok, some):
+        finished = [*filter(is_ok, some)]
+        for run in finished:
             try:
                 one = device.said(run)
             except PredictionsLost as error:
@@ -56,7 +58,7 @@ def arms_of(
             if one is not None and one.said.size:
                 said[run["seed"], run.get("fold")] = one
         if said:
-            found.append(Arm(model, said))
+            found.append(Arm(model, said, finished))
     return found, lost
 
 

@@ -201,19 +201,16 @@ def spread_of(comparison: Comparison) -> SpreadEstimate | None:
     return sd if sd.value > 0 else None
 
 
-def power_curves(comparison: Comparison) -> list[Curve]:
-    """Power over the number of seeds for each of `effects`."""
-    sd = spread_of(comparison)
-    if sd is None:
-        return []
+def power_curves(comparison: Comparison, sd: float) -> list[Curve]:
+    """Power over the number of seeds for each of `effects`, at a deviation of the differences."""
     return [
         Curve(
             effect,
             name,
-            tuple(power_of(effect, sd.value, n) for n in COUNTS),
-            replicates_needed(effect, sd.value),
+            tuple(power_of(effect, sd, n) for n in COUNTS),
+            replicates_needed(effect, sd),
         )
-        for effect, name in effects(comparison, sd.value)
+        for effect, name in effects(comparison, sd)
     ]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 
 from harness.experiments.conclusion import Comparison, Conclusion, costs_over
-from harness.experiments.costs import workload
+from harness.experiments.costs import epoch_seconds, workload
 from harness.experiments.over_tasks import (
     OVER_TASKS,
     beside_tests,
@@ -51,6 +51,7 @@ from reports.pages.comparison.tables import (
     cost_numbers,
     numbers,
     over_baseline,
+    peak_bytes,
     run_cells,
     run_numbers,
 )
@@ -140,7 +141,8 @@ class Compared(DevicePage):
         read = {task: _read(c.of_task(task)) for task in c.tasks}
         rows = [{"task": task, **words} for task, words in read.items() if any(words.values())]
         if len(c.tasks) == 1:
-            said += [f"{_capital(word)}." for word in read[c.tasks[0]].values() if word]
+            told = filter(None, read[c.tasks[0]].values())
+            said += [f"{text[0].upper()}{text[1:]}." for text in told]
         pieces = [heading(c.title, 2), says([origin, what, *asked(c), *said])]
         if len(c.tasks) > 1 and rows:
             pieces.append(folded("Word vectors and batches of every task", table(rows, (0, 1, 2))))
@@ -264,9 +266,10 @@ class Compared(DevicePage):
                 "What could have been found stands beside each verdict; attnbench plan "
                 f"--comparisons {c.together} says what more seeds would find."
             )
-        found, spread = figures.power_curves(c), figures.spread_of(c)
-        if not found or spread is None:
+        spread = figures.spread_of(c)
+        if spread is None:
             return remark(_no_power(c))
+        found = figures.power_curves(c, spread.value)
         needed = "; ".join(f"{one.name}: {one.needed} seeds" for one in found)
         ends = f"[{c.unit.size(spread.low)}, {c.unit.size(spread.high)}]"
         caption = (
@@ -321,7 +324,8 @@ class Compared(DevicePage):
     def _costs(self, some: Sequence[Comparison], name: str) -> Shown:
         if not (costs := costs_over(some)):
             return _nothing(some[0])
-        over, base = {c.first: over_baseline(c) for c in some}, some[0].second
+        over = {c.first: over_baseline(c, epoch_seconds, peak_bytes) for c in some}
+        base = some[0].second
         rows = [
             {**row, **dict(zip(OVER_BASELINE, over.get(row["model"], ("1", "1")), strict=True))}
             for row in under(COSTS, cost_rows(some))
@@ -357,10 +361,6 @@ def _read(comparisons: Sequence[Comparison]) -> dict[str, str]:
         "word vectors": next((one.coverage for one in comparisons if one.coverage), ""),
         "batches": workload(run for one in comparisons for run in one.runs),
     }
-
-
-def _capital(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}"
 
 
 def _means(c: Comparison) -> str:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from harness.experiments.conclusion import Comparison
-from harness.experiments.costs import TrainingCost, epoch_seconds
+from harness.experiments.costs import TrainingCost
 from harness.experiments.replicates import Record, is_ok, pairs_of
 from harness.stats import Interval, ratio_interval
 
@@ -33,11 +33,10 @@ def cost_numbers(costs: Mapping[str, TrainingCost]) -> list[dict[str, Any]]:
     ]
 
 
-def over_baseline(c: Comparison) -> tuple[str, str]:
-    """Seconds of an epoch, and peak memory, over the baseline's: by pairs, with 95 % intervals."""
+def over_baseline(c: Comparison, *values: Callable[[Record], float]) -> list[str]:
+    """Numbers of a run over those of the baseline's: by pairs, with 95 % intervals."""
     pairs = [(a, b) for a, b in pairs_of(c.design, c.runs) if is_ok(a) and is_ok(b)]
-    epoch, memory = (ratio_by_pairs(pairs, value) for value in (epoch_seconds, _peak))
-    return str(epoch or "unknown"), str(memory or "unknown")
+    return [str(ratio_by_pairs(pairs, value) or "unknown") for value in values]
 
 
 def ratio_by_pairs(
@@ -50,7 +49,8 @@ def ratio_by_pairs(
     return ratio_interval(known) if known else None
 
 
-def _peak(run: Mapping[str, Any]) -> float:
+def peak_bytes(run: Record) -> float:
+    """Peak memory of a run, in bytes; nan where it is not told."""
     known = run.get("peak_bytes")
     return math.nan if known is None else float(known)
 

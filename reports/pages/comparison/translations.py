@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.experiments.conclusion import Comparison
-from harness.experiments.replicates import Record, is_ok
+from harness.experiments.replicates import Record
 from harness.records.predictions import Predictions
 from harness.stats import SUMMED
 from harness.stats.sums import ORDERS
@@ -18,7 +18,7 @@ from harness.train.data.parallel import Parallel
 from reports.core.page import Output, Shown, remark, says, together
 from reports.core.tables import under
 from reports.pages.comparison.arms import Arm, both_said, loader_of, pairs_of, table_of
-from reports.pages.comparison.tables import ratio_by_pairs
+from reports.pages.comparison.tables import over_baseline
 
 COLUMNS = SUMMED["chrf"].last
 
@@ -45,58 +45,42 @@ def show(place: Output, some: Sequence[Comparison], name: str, arms: Sequence[Ar
     return together(*parts)
 
 
-def _runs(some: Sequence[Comparison], model: str) -> list[Record]:
-    """Finished runs of a model."""
-    sides = [(c.first, c.sides[0]) for c in some] + [(some[0].second, some[0].sides[1])]
-    return next(([run for run in side if is_ok(run)] for m, side in sides if m == model), [])
-
-
-def speeds(runs: Sequence[Record]) -> tuple[float, float]:
-    """Seconds of an epoch's training, dev's translation left out; sentences translated a second.
-
-    Medians over runs; nan where the records don't tell.
-    """
-    training = [
-        e["seconds"] - e["judging"]
+def training_seconds(*runs: Record) -> float:
+    """Of an epoch's training, dev's translation left out: the median, nan where none tells."""
+    told = [
+        epoch["seconds"] - epoch["judging"]
         for run in runs
-        for e in run["epochs"]
-        if "seconds" in e and "judging" in e
+        for epoch in run["epochs"]
+        if "seconds" in epoch and "judging" in epoch
     ]
+    return statistics.median(told) if told else math.nan
+
+
+def sentences_a_second(*runs: Record) -> float:
+    """Of beam search over the test sets: the median over runs, nan where none tells."""
     told = [run.get("decoding") or {} for run in runs]
-    decoding = [
+    rates = [
         one["sentences"] / one["seconds"]
         for one in told
         if one.get("seconds", 0) > 0 and "sentences" in one
     ]
-    first, second = (statistics.median(v) if v else math.nan for v in (training, decoding))
-    return first, second
-
-
-def over_baseline(first: Sequence[Record], second: Sequence[Record]) -> tuple[str, str]:
-    """`speeds` of one model over another's, paired by seed, as ratios with their intervals."""
-    mine, theirs = ({r["seed"]: r for r in side} for side in (first, second))
-    pairs = [(mine[seed], theirs[seed]) for seed in mine if seed in theirs]
-    training = ratio_by_pairs(pairs, lambda run: speeds([run])[0])
-    decoding = ratio_by_pairs(pairs, lambda run: speeds([run])[1])
-    return str(training or "unknown"), str(decoding or "unknown")
+    return statistics.median(rates) if rates else math.nan
 
 
 def _scores(place: Output, name: str, some: Sequence[Comparison], arms: Sequence[Arm]) -> Shown:
     """Precisions and lengths of all runs together, and what training and translating take."""
     rows, numbers = [], []
+    over = {c.first: over_baseline(c, training_seconds, sentences_a_second) for c in some}
     for arm in arms:
         said, true, *grams = np.sum(
             [one.counts[:, : 2 + 2 * ORDERS].sum(0) for one in arm.said.values()], axis=0
         ).tolist()
         shares = [a / max(b, 1) for a, b in zip(grams[:ORDERS], grams[ORDERS:], strict=True)]
-        epoch, rate = speeds(_runs(some, arm.model))
+        epoch, rate = training_seconds(*arm.runs), sentences_a_second(*arm.runs)
         ratio = said / max(true, 1)
         cells = [f"{100 * share:.1f}" for share in shares]
         times = [f"{v:.1f}" if v == v else "unknown" for v in (epoch, rate)]
-        over = over_baseline(_runs(some, arm.model), _runs(some, some[0].second))
-        if arm.model == some[0].second:
-            over = ("1", "1")
-        rows.append([arm.model, *cells, f"{ratio:.3f}", *times, *over])
+        rows.append([arm.model, *cells, f"{ratio:.3f}", *times, *over.get(arm.model, ("1", "1"))])
         known = {f"precision_{n}": share for n, share in enumerate(shares, start=1)}
         costs = {"training_seconds_an_epoch": epoch, "sentences_a_second": rate}
         numbers.append({"model": arm.model, **known, "length_ratio": ratio, **costs})

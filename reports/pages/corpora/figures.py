@@ -6,7 +6,7 @@ Settings that a row is drawn against: scales by alpha, K of mirrored summation.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -56,18 +56,11 @@ def against_setting(
     ylabel: str,
     title: str,
     under: str,
-    *,
-    log: bool,
-    level: float | None,
+    level: float | None = None,
 ) -> Figure:
     """Means with intervals over a setting, every replicate beside them.
 
-    Parameters
-    ----------
-    log : bool
-        Whether the values are drawn on a logarithmic axis.
-    level : float or None
-        A value to compare with.
+    With a `level` to compare them with, the values are drawn on a logarithmic axis.
     """
     figure, axes = panel()
     styles: dict[str, tuple[Look, str]] = {}
@@ -81,7 +74,6 @@ def against_setting(
                 axes.plot(at, values, "_", color=style.colour, alpha=0.4, label=label)
     if level is not None:
         axes.axhline(level, color=NOT_SHOWN, linewidth=1, linestyle=":")
-    if log:
         value_axis(axes)
         axes.yaxis.set_minor_formatter(NullFormatter())
     axes.xaxis.set_major_locator(FixedLocator(sorted({k.x for p in lines.values() for k, _ in p})))
@@ -95,11 +87,11 @@ def against_setting(
     return figure
 
 
-def heads(alphas: Sequence[float]) -> Figure:
+def heads() -> Figure:
     """A panel per alpha: heads of each layer by scale, as numbers on a shaded grid."""
-    edges, count = (0.7, 0.1, 0.5, 0.6), len(alphas)
+    edges, count = (0.7, 0.1, 0.5, 0.6), len(ALPHAS)
     figure, grid = panels(count, count, (1.65, 1.4), edges, sharey=True)
-    for axes, alpha in zip(grid.flat, alphas, strict=True):
+    for axes, alpha in zip(grid.flat, ALPHAS, strict=True):
         layers = heads_per_scale(len(CANDIDATES), alpha, HEADS, LAYERS)
         axes.imshow(
             np.array(layers),

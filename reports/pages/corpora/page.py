@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 
 from harness.experiments import tables as in_words
 from harness.experiments.tables import SEEDS_NEEDED
 from harness.profile import load_profile
-from harness.stats import ALPHA, Ties, holm, judged_p
-from reports.core.against import Against, against, as_declared, beyond_none, tied
+from harness.stats import Ties
+from reports.core.against import Against, against, as_declared, beyond_none, judged, tied
 from reports.core.forest import forest, ties_shown
 from reports.core.page import DevicePage, Output, Shown, remark, says, together, warns
 from reports.core.style import mechanism_of
@@ -18,15 +18,7 @@ from reports.core.tables import Best
 from reports.core.trained import ModelRuns, TaskRuns, tasks_by_recipe
 from reports.core.words import file_name
 from reports.pages.corpora import causes, edges, figures, patience, printed, tables, tuning
-from reports.pages.corpora.figures import (
-    ALPHAS,
-    USUAL,
-    alpha_of,
-    k_of,
-    layers_of,
-    of_scales,
-    scale_of,
-)
+from reports.pages.corpora.figures import USUAL, alpha_of, k_of, layers_of, of_scales, scale_of
 
 MIRRORED = "mirrored_summation"
 MISSING = {
@@ -78,12 +70,12 @@ class Corpora(DevicePage):
 
         Table 6 has a recipe of its own: five heads, as many as it has scales.
         """
-        found = []
-        for recipes in self.recipes:
-            counts = [sum(map(of_scales, (m.model for m in t.models))) for t in recipes]
-            if not recipes[0].name.startswith(MIRRORED) and max(counts):
-                found.append(recipes[counts.index(max(counts))])
-        return found
+
+        def count(task: TaskRuns) -> int:
+            return sum(of_scales(m.model) for m in task.models)
+
+        most = [max(recipes, key=count) for recipes in self.recipes]
+        return [task for task in most if count(task) and not task.name.startswith(MIRRORED)]
 
     @cached_property
     def printed(self) -> list[printed.Beside]:
@@ -98,12 +90,13 @@ class Corpora(DevicePage):
     @cached_property
     def differences(self) -> list[Against]:
         """Every model in its own configuration against the baseline, judged together."""
-        found = []
-        for task in self.corpora:
-            base = task.find(self.baseline)
-            others = [m for m in task.models if not m.variant and m is not base]
-            found += [one for m in others if base and (one := against(m, base))]
-        return self._judged(found)
+        return self._judged(
+            (one, base)
+            for task in self.corpora
+            for base in [task.find(self.baseline)]
+            for one in task.models
+            if not one.variant and one is not base
+        )
 
     @cached_property
     def margins(self) -> dict[str, float]:
@@ -171,7 +164,7 @@ class Corpora(DevicePage):
         return together(
             says([tables.counted(self.differences, self.baseline)], main=True),
             says(beyond_none(self.differences)),
-            self._judged_by_task("differences", self.differences),
+            self._by_task("differences", self.differences),
         )
 
     def ties(self) -> Shown:
@@ -194,15 +187,13 @@ class Corpora(DevicePage):
 
     def ablations(self) -> Shown:
         """Variants of a mechanism against its own configuration."""
-        found = []
-        for task in self.corpora:
-            for one in task.models:
-                whole = task.find(one.mechanism) if one.variant else None
-                if whole is not None and (row := against(one, whole)):
-                    found.append(row)
-        if not found:
-            return remark(MISSING["variants"])
-        return self._judged_by_task("ablations", self._judged(found))
+        found = self._judged(
+            (one, task.find(one.mechanism))
+            for task in self.corpora
+            for one in task.models
+            if one.variant
+        )
+        return self._by_task("ablations", found) if found else remark(MISSING["variants"])
 
     def mirrored(self) -> Shown:
         """Error over K, relative to the target's variance."""
@@ -218,7 +209,6 @@ class Corpora(DevicePage):
             "mean squared error / variance of the target",
             "Mirrored summation",
             "1 is a constant predictor; bars: 95 % t-intervals over seeds",
-            log=True,
             level=1.0,
         )
         best = {name: min(point.y for point, _ in points) for name, points in lines.items()}
@@ -233,7 +223,7 @@ class Corpora(DevicePage):
             return together(*pieces)
         how = self.place.figure(
             "heads",
-            partial(figures.heads, ALPHAS),
+            figures.heads,
             "Heads of each layer by scale (equations 11 and 12, ten heads, three layers): "
             "positive alphas give lower layers the small scales, negative ones the large.",
         )
@@ -255,8 +245,6 @@ class Corpora(DevicePage):
                     f"test {own.unit.named(own.metric)}",
                     f"{task.name}: alpha",
                     "bars: 95 % t-intervals over seeds",
-                    log=False,
-                    level=None,
                 )
                 heads = own.runs[0].get("recipe", {}).get("heads", "?")
                 caption = (
@@ -268,39 +256,32 @@ class Corpora(DevicePage):
 
     def _single_scales(self) -> Shown:
         """Heads of one scale against heads of several, in as many layers (Table 6, F-I and B)."""
-        found = []
+        pairs: list[tuple[ModelRuns, ModelRuns | None]] = []
         for task in self.scaled:
             several = {layers_of(m.model): m for m in task.models if alpha_of(m.model) == USUAL}
-            for one in task.models:
-                other = several.get(layers_of(one.model)) if scale_of(one.model) else None
-                if other is not None and (row := against(one, other)):
-                    found.append(row)
-        if not found:
-            return remark(MISSING["single"])
-        return self._judged_by_task("single", self._judged(found))
+            single = [m for m in task.models if scale_of(m.model)]
+            pairs += [(one, several.get(layers_of(one.model))) for one in single]
+        found = self._judged(pairs)
+        return self._by_task("single", found) if found else remark(MISSING["single"])
 
     def _best(self) -> dict[str, ModelRuns]:
         """By task the best model, where it is better than the runner-up, trained alike."""
-        found: dict[str, Against] = {}
+        found = []
         for task in self.corpora:
             own = [m for m in task.models if not m.variant]
             sign = -1 if own and own[0].higher_is_better else 1
             ranked = sorted(own, key=lambda m: sign * m.mean)
             if len(ranked) > 1 and (one := against(ranked[0], ranked[1])):
-                found[task.name] = one
-        adjusted = holm([judged_p(one.difference) for one in found.values()])
-        return {
-            name: one.model
-            for (name, one), p in zip(found.items(), adjusted, strict=True)
-            # Ranks are by all runs of each, the difference by those that are paired.
-            if p < ALPHA and (one.difference.difference > 0) == one.model.higher_is_better
-            if not one.flaws
-        }
+                found.append(one)
+        # Ranks are by all runs of each, verdicts by those that are paired: a first may be worse.
+        return {one.model.task: one.model for one in judged(found) if one.verdict == "better"}
 
-    def _judged(self, found: Sequence[Against]) -> list[Against]:
+    def _judged(self, pairs: Iterable[tuple[ModelRuns, ModelRuns | None]]) -> list[Against]:
+        """Where there is a second model that shares replicates with the first: both compared."""
+        found = [row for one, other in pairs if other and (row := against(one, other))]
         return as_declared(found, self.device.conclusions)
 
-    def _judged_by_task(self, name: str, rows: Sequence[Against]) -> Shown:
+    def _by_task(self, name: str, rows: Sequence[Against]) -> Shown:
         """A forest plot per task, then the numbers."""
         pieces, left = [], sum(one.declared is None for one in rows)
         rest = f"; all else is exploratory, judged together by {_holm(left)}" if left else ""

@@ -64,11 +64,12 @@ def short_patience(one: Conclusion, machines: Sequence[Iterable[Sequence[TaskRun
     for c in one.comparisons:
         for model, side in zip((c.first, c.second), c.sides, strict=True):
             runs = tuple(run for run in side if is_ok(run) and not at_ceiling(run))
-            of = [ModelRuns(model, c.task, c.metric, runs)] if runs else []
-            for own in of:
-                alike = [told for by in _alike(own, every) for told in _lost(own, by)]
-                for told in alike or _at_another_size(own, every):
-                    said.setdefault(told, {})[c.task] = None
+            if not runs:
+                continue
+            own = ModelRuns(model, c.task, c.metric, runs)
+            alike = [told for by in _alike(own, every) for told in _lost(own, by)]
+            for told in alike or _at_another_size(own, every):
+                said.setdefault(told, {})[c.task] = None
     may = "patience may have ended its runs here, not the model"
     return [f"{', '.join(gathered([*tasks]))}: {told}; {may}" for told, tasks in said.items()]
 

@@ -94,8 +94,8 @@ def _pairs(one: Tried) -> dict[str, dict[str, tuple[float, float]]]:
         both = {}
         for m, mine in one.scores(recipe).items():
             if seeds := sorted(set(mine) & set(common.get(m, {}))):
-                means = (statistics.fmean(of[s] for s in seeds) for of in (mine, common[m]))
-                both[m] = (next(means), next(means))
+                first, second = ([of[s] for s in seeds] for of in (mine, common[m]))
+                both[m] = (statistics.fmean(first), statistics.fmean(second))
         if recipe != COMMON and len(both) > 1:
             pairs[recipe] = both
     return pairs

@@ -119,6 +119,17 @@ class Found:
         batch, length, width, dtype, setting = self.problem
         return f"batch {batch}, N = {length:,}, {width} wide, {dtype}, {setting}"
 
+    @property
+    def asked(self) -> Answer | None:
+        """The implementation asked about, else another of its mechanism."""
+        name, with_heads = self.size.mechanism, f"{self.size.mechanism} {self.size.heads}h"
+
+        def far(a: Answer) -> tuple[bool, bool]:
+            return a.label not in (name, with_heads), a.label.partition(" ")[0] != name
+
+        own = (a for a in self.answers if a.mechanism == mechanism_of(name))
+        return min(own, key=far, default=None)
+
 
 def found_at(device: DeviceRecords, given: dict[str, Any]) -> Found:
     """What a device's records say about the profile's size, or about what is given of another."""
@@ -167,7 +178,7 @@ def answers(
 
 def headline(found: Found) -> dict[str, Cell]:
     """The mechanism asked about against the baseline, in a few lines, each with its name."""
-    size, mine = found.size, _asked_about(found.answers, found.size)
+    size, mine = found.size, found.asked
     names = {"mechanism": mechanism_of(size.mechanism), "baseline": mechanism_of(size.baseline)}
     lines = dict.fromkeys(HEADLINE, Cell(""))
     if mine is None:
@@ -193,7 +204,7 @@ def tells(found: Found) -> bool:
     """Whether `headline` says more of a device than what was not measured there."""
     mechanism = mechanism_of(found.size.mechanism)
     return (
-        _asked_about(found.answers, found.size) is not None
+        found.asked is not None
         or any(is_own(c.first, mechanism) for c in found.trained)
         or bool(longest(found.device.records, found.size))
     )
@@ -207,20 +218,6 @@ HEADLINE = (
     "peak memory",
     "faster in training",
 )
-
-
-def _asked_about(found: Sequence[Answer], size: Size) -> Answer | None:
-    """The implementation asked about, else another of its mechanism."""
-    own = size.mechanism.partition(".")[0]
-    known = (f"{size.mechanism} {size.heads}h", size.mechanism)
-    for fits in (
-        lambda a: a.label in known,
-        lambda a: a.label.partition(" ")[0] == size.mechanism,
-        lambda a: a.mechanism == own,
-    ):
-        if mine := next((a for a in found if fits(a)), None):
-            return mine
-    return None
 
 
 def _right(mine: Answer) -> str:

@@ -73,7 +73,7 @@ def test_workers_run_beside_each_other_and_results_come_in_order() -> None:
     def task(number: int) -> Any:
         return lambda kernel: (barrier.wait(), number, kernel)[1:]
 
-    found = in_parallel([task(n) for n in range(4)], 2, lambda n, _: told.append(n))
+    found = in_parallel([task(n) for n in range(4)], 2, lambda one: told.append(one[0]))
     assert [number for number, _ in found] == [0, 1, 2, 3]
     assert sorted(told) == [0, 1, 2, 3]
     assert len({id(kernel) for _, kernel in found}) == 2
@@ -92,7 +92,7 @@ def test_an_error_ends_it_and_nothing_more_is_begun() -> None:
         return do
 
     with pytest.raises(RuntimeError, match="broken"):
-        in_parallel([task(n) for n in range(50)], 1, lambda *_: None)
+        in_parallel([task(n) for n in range(50)], 1, lambda _: None)
     assert len(begun) < 50
 
 

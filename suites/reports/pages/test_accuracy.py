@@ -43,6 +43,11 @@ def row(*records: list[dict[str, Any]]) -> dict[str, str]:
     return only
 
 
+def over_corpora(source: Source, *records: list[dict[str, Any]]) -> Corpora:
+    """The page of corpora of a device with these records."""
+    return Corpora(source, on(source, *records).devices[0], Output(None, "p"))
+
+
 def test_only_what_was_trained_alike_stands_in_one_column() -> None:
     """The paper's recipe chooses its epoch on the test set; other vectors are another model."""
     wide = {**COMMON, "width": 600}
@@ -118,7 +123,7 @@ def test_a_cell_says_why_its_verdict_is_not_counted(source: Source) -> None:
     page = Experiments(on(source, records), Output(None, "p"))
     assert "| better (not counted)<br>14 and 10 steps<br>+10.00 [" in page.table().plain
     assert "1 better (not counted)." in page.about().plain
-    (again,) = Corpora(source, on(source, records).devices[0], Output(None, "p")).differences
+    (again,) = over_corpora(source, records).differences
     _, (text,) = judged_together([again], {})
     assert isinstance(text["verdict"], Cell)
     cell_of_both = text["verdict"]
@@ -131,13 +136,13 @@ def test_a_cell_says_why_its_verdict_is_not_counted(source: Source) -> None:
 def test_what_was_declared_has_one_verdict(source: Source) -> None:
     """Not a second one by the family that the page makes, and neither has what is exploratory."""
     for late, said in ((False, "as declared: better"), (True, "as declared, exploratory: better")):
-        page = Corpora(source, on(source, compared("x", late=late)).devices[0], Output(None, "p"))
+        page = over_corpora(source, compared("x", late=late))
         shown = page.differences_to_baseline().plain
         (line,) = [one for one in shown.splitlines() if " − " in one and one[0] == "|"]
         assert line.split("|")[-2].strip() == said
     near = [v + 0.01 * (i % 2) for i, v in enumerate(LOW)]  # by the page, without margin, undecided
-    found = on(source, compared("x", first=near, second=LOW, margin=0.1, steps=14)).devices[0]
-    shown = Corpora(source, found, Output(None, "p")).differences_to_baseline().plain
+    page = over_corpora(source, compared("x", first=near, second=LOW, margin=0.1, steps=14))
+    shown = page.differences_to_baseline().plain
     assert "as declared: practically equal (not counted)<br>14 and 10 steps |" in shown
 
 
@@ -279,8 +284,7 @@ def test_what_was_not_trained_alike_is_told_of_what_is_undecided_too(source: Sou
 
 def test_no_win_that_is_not_counted_is_bold(source: Source) -> None:
     for steps, bold in ((10, True), (14, False)):
-        device = on(source, compared("x", steps=steps)).devices[0]
-        page = Corpora(source, device, Output(None, "p"))
+        page = over_corpora(source, compared("x", steps=steps))
         assert ("**" in page.table().plain) == bold
         assert bool(page._best()) == bold
 
@@ -288,8 +292,7 @@ def test_no_win_that_is_not_counted_is_bold(source: Source) -> None:
 def test_no_mean_over_more_seeds_is_bold_where_the_pairs_say_the_opposite(source: Source) -> None:
     first = [*(0.80 + 0.002 * (i % 3) for i in range(5)), *[0.9] * 10]
     second = [0.82 + 0.0021 * (i % 3) for i in range(5)]
-    device = on(source, compared("x", first=first, second=second)).devices[0]
-    page = Corpora(source, device, Output(None, "p"))
+    page = over_corpora(source, compared("x", first=first, second=second))
     (task,) = page.corpora
     assert max(task.models, key=lambda m: m.mean).model == "mtsa.algorithm1"
     assert page._best() == {}
@@ -297,14 +300,12 @@ def test_no_mean_over_more_seeds_is_bold_where_the_pairs_say_the_opposite(source
 
 def test_one_seed_has_no_interval_that_could_exclude_zero(source: Source) -> None:
     for count, told in ((1, "one seed or fold has no interval"), (2, "1 of 1 intervals")):
-        device = on(source, compared("x", first=HIGH[:count], second=LOW[:count])).devices[0]
-        page = Corpora(source, device, Output(None, "p"))
+        page = over_corpora(source, compared("x", first=HIGH[:count], second=LOW[:count]))
         assert told in apart(page.differences)
 
 
 def test_means_by_another_recipe_say_so_above_them(source: Source) -> None:
-    device: DeviceRecords = on(source, compared("x", PAPER)).devices[0]
-    page = Corpora(source, device, Output(None, "p"))
+    page = over_corpora(source, compared("x", PAPER))
     (task,) = page.corpora
     assert head(task, task.trained) == "trec, paper, best over time on the test set (%)"
     assert f"| {head(task, task.trained)} |" in page.table().plain
@@ -315,9 +316,8 @@ def test_means_by_another_recipe_say_so_above_them(source: Source) -> None:
 def test_the_seeds_that_a_comparison_needs_are_one_number(source: Source) -> None:
     """The declared margin is what they are to find, on every page; else what was seen."""
     for margin in (0.01, None):
-        device = on(source, compared("x", first=SPREAD, margin=margin)).devices[0]
-        ((one,),) = (c.comparisons for c in device.conclusions)
-        page = Corpora(source, device, Output(None, "p"))
+        page = over_corpora(source, compared("x", first=SPREAD, margin=margin))
+        ((one,),) = (c.comparisons for c in page.device.conclusions)
         _, (text,) = judged_together(page.differences, page.margins)
         assert text[NEEDED] == one.sought.count
         assert one.sought.is_margin == (margin is not None)

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from harness.experiments.conclusion import conclude
-from harness.train.recipe import Recipe
 from harness.train.task import task
 from reports.core.trained import tasks_by_recipe
 from reports.pages.corpora import causes, printed
@@ -122,19 +121,17 @@ def test_two_machines_show_what_neither_does_alone() -> None:
     ]
 
 
-def test_what_patience_would_have_lost_of_the_runs_that_it_did_not_end() -> None:
-    """Best after epoch 2, then after 6, with 8 in all; patience 3 ends it after 5."""
+def patient(model: str, patience: int) -> dict[str, Any]:
+    """A run best after epoch 2, then after 6, with 8 in all; patience 3 ends it after 5."""
     dev = [0.5, 0.7, 0.6, 0.6, 0.6, 0.8, 0.7, 0.7]
-    recipe = replace(PAPER, choose="dev", epochs=len(dev), patience=len(dev))
+    recipe = replace(PAPER, choose="dev", epochs=len(dev), patience=patience)
+    epochs = [{"epoch": i, "dev": {"accuracy": v}} for i, v in enumerate(dev[: patience + 2], 1)]
+    told: dict[str, Any] = {"vectors": "", "recipe": recipe.as_dict(), "epochs": epochs}
+    return comparisons.run(model, 0, 0.8, key=f"{model} {patience}", **told)
 
-    def of(model: str, recipe: Recipe, values: list[float]) -> list[dict[str, Any]]:
-        epochs = [{"epoch": i, "dev": {"accuracy": v}} for i, v in enumerate(values, 1)]
-        return [{**run, "epochs": epochs} for run in trained(model, recipe)[:1]]
 
-    whole = of("mtsa.fused", recipe, dev)
-    short = [of("mtsa.fused", replace(recipe, patience=n), dev[: n + 2]) for n in (3, 4)]
-    other = of("disa.fused", recipe, dev)
-    runs = [one for some in (whole, *short, other) for one in some]
+def test_what_patience_would_have_lost_of_the_runs_that_it_did_not_end() -> None:
+    runs = [patient(A, 8), patient(A, 3), patient(A, 4), patient("disa.fused", 8)]
     numbers, (one, two) = cut_short([tasks_by_recipe(runs)])
     assert [n["mean_ended"] for n in numbers][:1] == [0.7]
     assert [(n["ended"], n["patience"]) for n in numbers] == [(1, 3), (0, 4)]
@@ -142,32 +139,19 @@ def test_what_patience_would_have_lost_of_the_runs_that_it_did_not_end() -> None
     assert one.pop("is lost") == "1 of 1 runs end with 70.00 %, not 80.00 %"
     assert two.pop("is lost") == "nothing"
     assert one == two
-    told = {"": "trec: mtsa.fused", "over": "1 seed", "best epoch": "6", "of": "8"}
+    told = {"": f"trec: {A}", "over": "1 seed", "best epoch": "6", "of": "8"}
     assert {**one, **told, "longest wait": "4"} == one
 
 
 def test_what_a_patience_would_have_lost_is_told_beside_what_was_trained_by_it() -> None:
-    dev = [0.5, 0.7, 0.6, 0.6, 0.6, 0.8, 0.7, 0.7]
-    usual = replace(PAPER, choose="dev", epochs=len(dev), patience=len(dev))
-
-    def of(model: str, patience: int) -> list[dict[str, Any]]:
-        recipe = replace(usual, patience=patience).as_dict()
-        epochs = [{"epoch": i, "dev": {"accuracy": v}} for i, v in enumerate(dev, 1)]
-        told: dict[str, Any] = {"epochs": epochs[: patience + 2], "vectors": "", "recipe": recipe}
-        return [
-            {**r, "key": f"{r['key']} {patience}", "test": {"accuracy": 0.8}}
-            for r in comparisons.runs(model, [0.8], **told)
-        ]
-
     def said(patience: int, *more: dict[str, Any]) -> list[str]:
-        short = [*of(A, patience), *of(B, patience)]
-        pair = comparisons.design(1)
-        pair["runs"] = [[r["key"] for r in short]]
+        short = [patient(model, patience) for model in (A, B)]
+        pair = comparisons.design(1, runs=[[r["key"] for r in short]])
         return short_patience(conclude(pair, short), [tasks_by_recipe([*short, *more])])
 
-    whole = of(A, len(dev))
-    assert said(3) == said(4, *whole) == [], "nothing is known of it, and nothing would be lost"
-    assert said(3, *whole)[0] == (
+    whole = patient(A, 8)
+    assert said(3) == said(4, whole) == [], "nothing is known of it, and nothing would be lost"
+    assert said(3, whole)[0] == (
         f"trec: with patience 3 1 of 1 runs end with 70.00 %, not 80.00 %: {A} by all steps; "
         "patience may have ended its runs here, not the model"
     )

@@ -13,6 +13,7 @@ import pytest
 
 from harness.experiments import conclusion
 from harness.experiments.conclusion import Comparison, Conclusion, conclude, conclusions
+from harness.experiments.costs import epoch_seconds
 from harness.experiments.examples import KeptPairs
 from harness.experiments.replicates import Measured, judged_by
 from harness.stats import power_of
@@ -21,7 +22,7 @@ from reports.core.figure_data import data_of
 from reports.core.page import Output
 from reports.core.source import DeviceRecords, Source
 from reports.pages.comparison import figures, learning
-from reports.pages.comparison.tables import over_baseline
+from reports.pages.comparison.tables import over_baseline, peak_bytes
 from reports.pages.experiments import UNSEEN, Experiments
 from reports.pages.size.accuracy import difference_text
 from suites.reports.conftest import on
@@ -214,7 +215,9 @@ def test_unpaired_no_line_joins_seeds_and_only_means_are_subtracted() -> None:
 
 
 def test_power_curves_rise_to_what_is_needed(pair: Comparison) -> None:
-    found = figures.power_curves(pair)
+    sd = float(np.std([a - b for _, a, b in pair.values], ddof=1))
+    assert figures.spread_of(pair).value == pytest.approx(sd)
+    found = figures.power_curves(pair, sd)
     assert [c.name for c in found if "margin" in c.name]
     for curve in found:
         assert np.all(np.diff(curve.powers) >= -1e-9)
@@ -223,7 +226,6 @@ def test_power_curves_rise_to_what_is_needed(pair: Comparison) -> None:
     assert set(drawn["series"]) == {c.name for c in found}
     assert drawn.groupby("series")["x"].apply(list).iloc[0] == list(figures.COUNTS)
     margin = next(c for c in found if "margin" in c.name)
-    sd = float(np.std([a - b for _, a, b in pair.values], ddof=1))
     assert margin.powers[3] == pytest.approx(power_of(0.01, sd, figures.COUNTS[3]))
 
 
@@ -239,6 +241,7 @@ def test_what_is_saved_is_a_ratio_by_pairs() -> None:
         for r in (*runs(A, HIGH), *runs(B, LOW))
     ]
     (found,) = conclude(design(), [design(), *more]).comparisons
-    assert over_baseline(found) == ("1.50x [1.50, 1.50]", "0.25x [0.25, 0.25]")
+    ratios = over_baseline(found, epoch_seconds, peak_bytes)
+    assert ratios == ["1.50x [1.50, 1.50]", "0.25x [0.25, 0.25]"]
     (none,) = conclude(design(), [design(), *({**r, "peak_bytes": None} for r in more)]).comparisons
-    assert over_baseline(none)[1] == "unknown"
+    assert over_baseline(none, peak_bytes) == ["unknown"]

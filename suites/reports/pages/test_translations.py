@@ -16,7 +16,12 @@ from harness.train.kinds.translation import counts
 from harness.train.task import task
 from reports.core.page import Output
 from reports.pages.comparison.disagreement import show
-from reports.pages.comparison.translations import apart, are_translated, speeds
+from reports.pages.comparison.translations import (
+    apart,
+    are_translated,
+    sentences_a_second,
+    training_seconds,
+)
 from suites.reports.conftest import arm, of_five_seeds, told
 from suites.support.comparisons import A, B
 from suites.support.made_up_data import write_table
@@ -73,9 +78,10 @@ def test_what_is_no_translation_is_not_taken_for_one() -> None:
 def test_speeds_are_medians_and_unknown_where_none_is_told() -> None:
     epochs = [{"epoch": i, "seconds": 10.0 + i, "judging": 2.0} for i in (1, 2, 3)]
     fast = {"epochs": epochs, "decoding": {"sentences": 200, "seconds": 4.0}}
-    assert speeds([fast]) == (10.0, 50.0)
-    old = speeds([{"epochs": [{"epoch": 1, "seconds": 3.0}]}, {"epochs": [], "decoding": {}}])
-    assert all(np.isnan(old))
+    assert (training_seconds(fast), sentences_a_second(fast)) == (10.0, 50.0)
+    untimed: dict[str, Any] = {"epochs": [{"epoch": 1, "seconds": 3.0}]}
+    empty: dict[str, Any] = {"epochs": [], "decoding": {}}
+    assert np.isnan([training_seconds(untimed, empty), sentences_a_second(untimed, empty)]).all()
 
 
 def test_the_page_shows_translations_with_their_sources(

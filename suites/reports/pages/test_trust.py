@@ -61,3 +61,20 @@ def test_bits_that_come_again_are_counted(
     assert "batch 2e-07; compiled not told" in told
     assert "1.50x (1.40 to 1.60)" in told
     assert "three" not in told
+
+
+def test_problems_of_two_widths_have_a_name_each(
+    source: Source, device: DeviceRecords, tmp_path: Path
+) -> None:
+    times = [r for r in device.records if r["kind"] == "time" and "-B64-" in r["case"]]
+    wide = [{**r, "case": r["case"].replace("-D300", "-D512")} for r in times]
+    page = Trusted(source, replace(device, records=(*times, *wide)), Output.of(tmp_path, "p"))
+    names = {
+        f"{phase}, B64 N64 D{width}, f32, 1-thread"
+        for phase in ("forward", "training")
+        for width in (300, 512)
+    }
+    page.drift()
+    assert set(pd.read_csv(tmp_path / "figures" / "p-drift.csv")["series"]) == names
+    shown = page.control().plain
+    assert all(f"| {name} |" in shown for name in names)
