@@ -18,6 +18,7 @@ from reports.claims.printed import PAPERS, PrintedNumber, load_all, published
 from reports.claims.record import FILE, load_claims, whose_text
 from reports.claims.verdict import region
 from reports.contents import NOTEBOOKS
+from suites.reports.claims.conftest import devices
 from suites.support.made_up_records import case, claim, exact, timed
 
 CLAIMS = load_claims()
@@ -248,7 +249,7 @@ RECORDS = [exact("a"), exact("b", "wrong"), *timed(SECONDS)]
 
 
 def test_the_score_counts_every_claim_once_and_sums_no_kinds() -> None:
-    verdicts = ledger({"d": RECORDS}, claims=SOME)
+    verdicts = ledger(devices(d=RECORDS), claims=SOME)
     assert score_lines(verdicts, {"d": "D"}) == [
         "audit: 1 reproduced",
         "exact: 1 reproduced, 1 not reproduced",
@@ -268,7 +269,7 @@ def test_the_score_counts_every_claim_once_and_sums_no_kinds() -> None:
 
 
 def test_what_a_late_declaration_settles_is_counted_as_exploratory() -> None:
-    (first, *_) = ledger({"d": RECORDS}, claims=SOME)
+    (first, *_) = ledger(devices(d=RECORDS), claims=SOME)
     late = replace(first, reason="exploratory: a is better than b")
     assert (first.said, late.said) == ("reproduced", "reproduced (exploratory)")
     against = replace(late, verdict="not reproduced", direction="opposite")
@@ -282,7 +283,7 @@ def test_what_is_no_claim_of_the_paper_or_counted_already_is_told_and_not_counte
     change: dict[str, Any],
 ) -> None:
     own = [replace(one, **change) if one.id in ("two", "four") else one for one in SOME]
-    verdicts = ledger({"d": RECORDS}, claims=own)
+    verdicts = ledger(devices(d=RECORDS), claims=own)
     assert len(verdicts) == len(SOME)
     found = score(verdicts, "d")
     assert found["exact"] == {"reproduced": 1}
@@ -308,7 +309,7 @@ def test_a_stress_test_of_arithmetic_is_no_accuracy_and_counted_once() -> None:
     """It trains nothing; and what it finds wrong is a finding, no check of ours that fails."""
     one = claim("exact", name="stress", parameters={"check": "a"})
     other = claim("exact", name="stressed", parameters={"check": "b"})
-    verdicts = ledger({"d": RECORDS, "e": RECORDS}, claims=[one, other])
+    verdicts = ledger(devices(d=RECORDS, e=RECORDS), claims=[one, other])
     lines = score_lines(verdicts, {"d": "Fast", "e": "Slow"})
     assert lines == ["exact: 1 reproduced, 1 not reproduced"]
     assert [v.id for v in shown(verdicts)] == ["stress", "stressed"]
@@ -328,7 +329,7 @@ def test_what_is_not_testable_says_what_is_lacking(tmp_path: Path) -> None:
 
 
 def test_without_records_audits_are_settled_all_the_same() -> None:
-    verdicts = ledger({})
+    verdicts = ledger(())
     assert len(verdicts) == len(CLAIMS)
     assert not any(v.failed_exactly for v in verdicts)
     found = score(verdicts)

@@ -11,7 +11,8 @@ from harness.case import parse
 from harness.measure.ceilings import gauge_of
 from reports.claims.ledger import _hardware, ledger
 from reports.claims.verdict import Verdict
-from suites.reports.claims.test_measured import BARELY, BASE, OURS, SIZE, claimed, judged, runs
+from suites.reports.claims.conftest import devices, judged
+from suites.reports.claims.test_measured import BARELY, BASE, OURS, SIZE, claimed, runs
 from suites.support.made_up_records import case, claim, peaks, timed
 
 OTHER = "multi_cnn.conv"
@@ -278,16 +279,17 @@ def test_what_is_left_without_a_part_favours_it_the_more_the_less_it_costs(
     tolerance = {"factor": 1.25}
     printed = {"value": 0.69}
     one = claim("time_ratio", parameters=TIME, published=printed, tolerance=tolerance)
-    (v,) = ledger({"d": times(found, noise=0.002)}, claims=[replace(one, cheap_is_large=True)])
+    measured = devices(d=times(found, noise=0.002))
+    (v,) = ledger(measured, claims=[replace(one, cheap_is_large=True)])
     assert v.direction.startswith(direction), v.reason
-    (turned,) = ledger({"d": times(found, noise=0.002)}, claims=[one])
+    (turned,) = ledger(measured, claims=[one])
     assert {v.direction, turned.direction} == {"less favourable", "more favourable"}
 
 
 def test_devices_are_never_mixed() -> None:
     """Nor are they tested together: of one claim on two there is nothing to correct."""
     one = claim("time_ratio", parameters=TIME, tolerance={"at_most": 1.5})
-    found = ledger({"fast": times(1.1), "slow": times(9.0), "none": []}, claims=[one])
+    found = ledger(devices(fast=times(1.1), slow=times(9.0), none=[]), claims=[one])
     assert [(v.device, v.verdict) for v in found] == [
         ("fast", "reproduced"),
         ("slow", "not reproduced"),
@@ -295,5 +297,5 @@ def test_devices_are_never_mixed() -> None:
     ]
     assert not set(found[0].keys) & set(found[1].keys)
     records = runs(BARELY)
-    found = ledger({"d": records, "e": records}, claims=[claimed("trec")])
+    found = ledger(devices(d=records, e=records), claims=[claimed("trec")])
     assert [v.verdict for v in found] == ["reproduced"] * 2

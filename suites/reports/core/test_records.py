@@ -190,7 +190,7 @@ def test_a_device_knows_what_others_had_trained_before_it_declared(tmp_path: Pat
     ((one,),) = (d.conclusions for d in source.devices if d.fingerprint["model"] == "Here")
     assert one.comparisons[0].exploratory
     claims = [c for c in load_claims() if c.parameters.get("task") == "trec"]
-    said = ledger({d.key: d.records for d in source.devices}, claims=claims)
+    said = ledger(source.devices, claims=claims)
     assert any(v.reason.startswith("exploratory: mtsa.fused is better") for v in said)
 
 
