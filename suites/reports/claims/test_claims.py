@@ -15,7 +15,7 @@ from harness.train.task import tasks
 from reports.claims.device import alternatives, first_fitting, parse
 from reports.claims.ledger import AUDITS, PAGES, QUERIES, ledger, score, score_lines, shown
 from reports.claims.printed import PAPERS, PrintedNumber, load_all, published
-from reports.claims.record import FILE, load_claims, whose_text
+from reports.claims.record import load_claims, whose_text
 from reports.claims.verdict import region
 from reports.contents import NOTEBOOKS
 from suites.reports.claims.conftest import devices
@@ -180,6 +180,9 @@ def test_a_family_is_shared(tmp_path: Path) -> None:
     assert (x.place, y.place) == ("p", "q")
 
 
+UNTESTABLE = 'id = "x", statement = "X.", kind = "not testable", why = "w"'
+
+
 @pytest.mark.parametrize(
     ("claims", "message"),
     [
@@ -189,6 +192,11 @@ def test_a_family_is_shared(tmp_path: Path) -> None:
         ('{ id = "x", statement = "X.", kind = "guessed" }', "x is 'guessed'"),
         ('{ id = "x", statement = "X.", kind = "not testable" }', "needs a why"),
         ('{ id = "x", statement = "X.", query = "" }', "needs a query"),
+        (f"{{ {UNTESTABLE} }}", "x lacks None; .* lacks one of hardware, data, not built"),
+        (f'{{ {UNTESTABLE}, lacks = "time" }}', "x lacks 'time'"),
+        ('{ id = "x", statement = "X.", lacks = "data" }', "x lacks 'data'; .* all else nothing"),
+        ('{ id = "x", statement = "X.", whose = "nobody" }', "x is of 'nobody'; use paper"),
+        ('{ id = "x", statement = "X.", same_as = "y" }', "is the same as y: no claim"),
         ('{ id = "x", statement = "X.", parameters = { second = "$B" } }', r"unknown name \$B"),
     ],
 )
@@ -314,18 +322,6 @@ def test_a_stress_test_of_arithmetic_is_no_accuracy_and_counted_once() -> None:
     assert lines == ["exact: 1 reproduced, 1 not reproduced"]
     assert [v.id for v in shown(verdicts)] == ["stress", "stressed"]
     assert not any(v.failed_exactly or v.direction for v in verdicts)
-
-
-def test_what_is_not_testable_says_what_is_lacking(tmp_path: Path) -> None:
-    given = FILE.read_text(encoding="utf-8")
-    for one, other in (('lacks = "data"\n', ""), ('lacks = "data"', 'lacks = "time"')):
-        (tmp_path / "claims.toml").write_text(given.replace(one, other, 1), encoding="utf-8")
-        with pytest.raises(UsageError, match="lacks one of hardware, data, not built"):
-            load_claims(tmp_path / "claims.toml")
-    wrong = given.replace('same_as = "mtsa-2-multi-cnn"', 'same_as = "no-such"', 1)
-    (tmp_path / "claims.toml").write_text(wrong, encoding="utf-8")
-    with pytest.raises(UsageError, match="is the same as no-such: no claim"):
-        load_claims(tmp_path / "claims.toml")
 
 
 def test_without_records_audits_are_settled_all_the_same() -> None:
