@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import pandas as pd
@@ -13,6 +14,7 @@ import pandas as pd
 from harness.experiments.conclusion import Conclusion
 from harness.records.ratios import PROBLEM, WITHHELD, block_ratios, verified_cases
 from harness.stats import noise_floor, ratio_interval
+from reports.claims.record import Claim
 from reports.claims.verdict import NOT_MEASURED, Evidence
 from reports.core.costs import Costs
 from reports.core.recipes import whole_words
@@ -83,6 +85,14 @@ def first_fitting(given: str | Sequence[str], recorded: Iterable[str]) -> list[s
             name for text in alternatives(given) for name in known if parse(text).fits(name)
         )
     )
+
+
+def fitting_pairs(claim: Claim, recorded: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Pairs of recorded names that the claim's sides stand for, the preferred ones first."""
+    p, known = claim.parameters, list(recorded)
+    for first, second in product(*(first_fitting(p[side], known) for side in ("first", "second"))):
+        if first != second and same_form(first, second, p["first"]):
+            yield first, second
 
 
 def not_measured(what: str, command: str) -> Evidence:

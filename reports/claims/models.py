@@ -29,8 +29,8 @@ from reports.claims.device import (
     Record,
     alternatives,
     first_fitting,
+    fitting_pairs,
     not_measured,
-    same_form,
 )
 from reports.claims.record import Claim
 from reports.claims.verdict import Answer, Evidence, Precedence, of_difference
@@ -63,12 +63,8 @@ def pairs_of(claim: Claim, device: DeviceFrames) -> PairedRuns:
     """The preferred pair of models with enough draws in common, or the one with most."""
     p = claim.parameters
     runs = [r for r in device.runs if r.get("task") == p["task"] and claim.metric in r["test"]]
-    recorded = [str(r["model"]) for r in runs]
-    names = (first_fitting(p[side], recorded) for side in ("first", "second"))
     best: PairedRuns = {}
-    for first, second in itertools.product(*names):
-        if first == second or not same_form(first, second, p["first"]):
-            continue
+    for first, second in fitting_pairs(claim, (str(r["model"]) for r in runs)):
         sides = [_newest([r for r in runs if r["model"] == m]) for m in (first, second)]
         common: dict[str, dict[Draw, tuple[Record, Record]]] = {}
         for (recipe, draw), run in sides[0].items():
@@ -83,13 +79,13 @@ def pairs_of(claim: Claim, device: DeviceFrames) -> PairedRuns:
     return best
 
 
-def none_paired(claim: Claim, recipe: Sequence[str] = ()) -> Evidence:
-    """That no runs of both are there, and what makes some; the command adds the recipe."""
+def none_paired(claim: Claim) -> Evidence:
+    """That no runs of both are there, and what makes some."""
     p = claim.parameters
     first, second = (alternatives(p[side])[0] for side in ("first", "second"))
     # What the papers' presets need goes into the recipe of the command that trains both.
     words = [shlex.quote(first), shlex.quote(second), "--task", p["task"]]
-    words += [f"--recipe {value}" for value in recipe]
+    words += [f"--recipe {value}" for value in p.get("recipe", ())]
     what = f"no {first} beside {second} on {p['task']}"
     return not_measured(what, f"attnbench compare {' '.join(words)}")
 
@@ -106,7 +102,7 @@ def accuracy_difference(claim: Claim, device: DeviceFrames) -> Evidence:
     task, metric = p["task"], claim.metric
     pairs = pairs_of(claim, device)
     if not pairs:
-        return none_paired(claim, p.get("recipe", ()))
+        return none_paired(claim)
     keys = keys_of(itertools.chain(*pairs.values()))
     first, second = (
         ModelRuns(str(runs[0]["model"]), task, metric, runs)
@@ -116,42 +112,38 @@ def accuracy_difference(claim: Claim, device: DeviceFrames) -> Evidence:
     if found is None:
         return Evidence(reason=f"no finished pair on {task}.", keys=keys, answer="undecided")
     d, unit = found.difference, unit_of(metric)
-    said = (
+    names, sides = (first.model, second.model), (first.runs, second.runs)
+    flaws = training_flaws(names, sides, metric, first.higher_is_better)
+    void = [*selecting_everything(zip(names, sides, strict=True)), *(one.said for one in flaws)]
+    means = (
         f"{first.model} {unit.value(d.mean_first)}, {second.model} {unit.value(d.mean_second)} "
         f"on {task} ({metric}), {found.counted}"
     )
-    answer: Answer | None = None
-    for whole in selecting_everything((m.model, m.runs) for m in (first, second)):
-        said += f"; {whole}"
-        answer = "undecided"
-    sides = [m.runs for m in (first, second)]
-    flaws = training_flaws((first.model, second.model), sides, metric, first.higher_is_better)
-    for flaw in flaws:
-        said += f"; {flaw.said}"
-        answer = "undecided"
-    if d.count_first < LEAST_SEEDS:
+    said = "; ".join([means, *void])
+    few = d.count_first < LEAST_SEEDS
+    if few:
         said += f": fewer than {LEAST_SEEDS}, nothing is concluded"
-        answer = "undecided"
+    answer: Answer | None = "undecided" if void or few else None
     p_value = math.nan
     if answer is None and "positive" in claim.tolerance:  # of an equality the interval decides
         p_value = judged_p(d)
         # Without spread the interval is a point, and says nothing.
         answer = "undecided" if d.low == d.high and not p_value < ALPHA else None
-    how = recipes_told({m.model: m.runs for m in (first, second)})
+    how = recipes_told(dict(zip(names, sides, strict=True)))
     # Where nothing is shown, what could have been.
     shown = d.low == d.high or not d.low <= 0 <= d.high
     open_ = "" if shown else sought(d, None, 1, bool(flaws)).short(unit)
     here = beside_printed(task, metric, {first.model: d.mean_first, second.model: d.mean_second})
-    p_text = f"; p = {judged_p(d):.2g}{open_}" if d.count_first >= LEAST_SEEDS else ""
+    p_text = "" if few else f"; p = {judged_p(d):.2g}{open_}"
     told = "; ".join([f"{said}{p_text}", *here, how])
     said = f"{EXPLORATORY}: {told}; declared in no family."
     scale = unit.scale if first.higher_is_better else -unit.scale
-    names = next(names for _, names in sides_of(claim, first.model, second.model))
+    places = next(places for _, places in sides_of(claim, *names))
     runs = [*first.runs, *second.runs]
     precedence = Precedence(
-        enough=d.count_first >= LEAST_SEEDS,
+        enough=not few,
         alike=not flaws,
-        near=-sum(names),
+        near=-sum(places),
         common=all(map(by_common_recipe, runs)),
         together=1,
         at=max(str(r.get("at")) for r in runs),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from harness.case import parse
@@ -103,8 +105,5 @@ def _reach(of: Mapping[str, Any], probes: Mapping[int, Mapping[str, Any]]) -> Re
 
 
 def groups(found: Sequence[Reach]) -> list[list[Reach]]:
-    """Frontiers that may be compared: one problem, one pair of limits."""
-    by: dict[tuple[Any, ...], list[Reach]] = {}
-    for reach in found:
-        by.setdefault(reach.problem, []).append(reach)
-    return list(by.values())
+    """Frontiers that may be compared, of `reaches`: one problem, one pair of limits."""
+    return [list(group) for _, group in groupby(found, key=attrgetter("problem"))]

@@ -10,6 +10,8 @@ from reports.claims.verdict import Verdict
 from reports.core.source import DeviceRecords
 from suites.support.made_up_records import claim
 
+OURS, BASE = "mtsa.algorithm1", "multi_head.sdpa"
+SIZE: Mapping[str, Any] = {"batch": 64, "length": 64, "width_in": 300, "phase": "training"}
 ABOVE: Mapping[str, Any] = {"positive": True}
 """What a claim tolerates that says which of two is the better one."""
 ASKED: Mapping[str, Any] = {

@@ -18,7 +18,7 @@ from reports.claims.printed import PAPERS, PrintedNumber, load_all, published
 from reports.claims.record import load_claims, whose_text
 from reports.claims.verdict import region
 from reports.contents import NOTEBOOKS
-from suites.reports.claims.conftest import devices
+from suites.reports.claims.conftest import BASE, OURS, SIZE, devices
 from suites.support.made_up_records import case, claim, exact, timed
 
 CLAIMS = load_claims()
@@ -226,14 +226,7 @@ SOME = [
     claim(
         "time_ratio",
         name="four",
-        parameters={
-            "first": "mtsa.algorithm1@8",
-            "second": "multi_head.sdpa@8",
-            "batch": 64,
-            "length": 64,
-            "width_in": 300,
-            "phase": "training",
-        },
+        parameters={"first": f"{OURS}@8", "second": f"{BASE}@8", **SIZE},
         tolerance={"at_most": 1.5},
     ),
     claim(
@@ -252,7 +245,7 @@ SOME = [
 ]
 
 
-SECONDS = {case("mtsa.algorithm1", 64): 1.2, case("multi_head.sdpa", 64): 1.0}
+SECONDS = {case(OURS, 64): 1.2, case(BASE, 64): 1.0}
 RECORDS = [exact("a"), exact("b", "wrong"), *timed(SECONDS)]
 
 

@@ -16,13 +16,9 @@ from reports.claims.ledger import ledger
 from reports.claims.record import Claim, load_claims
 from reports.claims.verdict import Verdict
 from reports.core.recipes import recipe_of
-from suites.reports.claims.conftest import ABOVE, ASKED, accuracy, devices, judged
+from suites.reports.claims.conftest import ABOVE, ASKED, BASE, OURS, SIZE, accuracy, devices, judged
 from suites.support.command_line import ROOT
 from suites.support.made_up_records import case, claim, exact, timed, trained
-
-OURS, BASE = "mtsa.algorithm1", "multi_head.sdpa"
-SIZE: dict[str, Any] = {"batch": 64, "length": 64, "width_in": 300, "phase": "training"}
-
 
 SEEDS = (0.80, 0.82, 0.79, 0.85, 0.81, 0.83)
 
@@ -128,6 +124,7 @@ def test_seconds_per_epoch_are_of_those_in_which_it_samples(staged: bool) -> Non
     v = judged("epoch_ratio", records, {"factor": 1.5}, 0.21, **where)
     assert v.value == pytest.approx(0.2)
     assert v.verdict == "reproduced"
+    assert v.hardware == "", "of a device that was only trained on nothing tells its class"
     beside = [{**r, "workers": 2} if r["seed"] < 2 else r for r in records]
     v = judged("epoch_ratio", beside, {"factor": 1.5}, 0.21, **where)
     assert v.verdict == "undecided", "they slow each other"
@@ -324,6 +321,9 @@ def test_claims_that_a_paper_makes_together_are_tested_together(gain: float) -> 
     assert "Holm over the 2 claims made together" in both[0].reason
     assert "p = 0.076, no longer significant" in both[0].reason
     assert (both[0].low, both[0].high) == (alone.low, alone.high)
+    # Of one claim on two devices there is nothing to correct.
+    twice = ledger(devices(d=records, e=records), claims=[claimed("trec")])
+    assert [v.verdict for v in twice] == [alone.verdict] * 2
     # Not measured, or claimed elsewhere: each stands by itself.
     apart = together(records, claimed("trec"), claimed("mpqa"), claimed("sst5", 1))
     assert [v.verdict for v in apart] == [alone.verdict, "not testable here", alone.verdict]
