@@ -49,7 +49,7 @@ class CaseName:
 
 def parse(text: str) -> CaseName:
     """Read a name; one that a record holds is never refused."""
-    rest, _, heads = text.partition("@") if "@" in text else (text, "", "")
+    rest, _, heads = text.partition("@")
     plain, _, options = rest.partition("[")
     mechanism, _, implementation = plain.partition(".")
     pairs = (part.partition("=") for part in options.rstrip("]").split(",") if part)

@@ -15,6 +15,8 @@ from harness.experiments.conclusion import Comparison, conclude
 from harness.experiments.examples import ByExamples
 from harness.train.task import task
 from reports.claims.ledger import ledger, score
+from reports.claims.verdict import Verdict
+from reports.core.source import DeviceRecords
 from suites.reports.claims.conftest import ABOVE, ASKED, accuracy, devices, judged
 from suites.support.comparisons import B, design, family, runs
 from suites.support.domains import SEEDS, TASKS, averages, reviewed, value
@@ -195,10 +197,9 @@ def test_by_what_it_was_trained_is_told_as_the_runs_have_it() -> None:
 
 
 def test_no_seeds_are_asked_for_where_the_training_was_unlike() -> None:
-    longer = {"epochs": [{"epoch": n + 1, "seconds": 1.0} for n in range(9)], "chosen_epoch": 4}
     known = {"recipe": {"batch": 32, "epochs": 99, "patience": 5}, "examples": {"train": 320}}
     some = [
-        {**r, **known, **(longer if r["model"] != B else {})}
+        {**r, **known, **(LONGER if r["model"] != B else {})}
         for r in trained("mtsa.fused", gain=0.001)
     ]
     found = accuracy(some)
@@ -235,23 +236,53 @@ def test_without_a_declaration_the_ledger_says_so() -> None:
     assert "p = 0.7 (detectable 0.86 points; 283 seeds needed);" in found.reason
 
 
-def test_two_models_of_a_family_are_compared_without_what_was_trained_on_too() -> None:
+MS, LSTM = "multi_scale_transformer.windowed", "bi_lstm.packed"
+LONGER = {"epochs": [{"epoch": n + 1, "seconds": 1.0} for n in range(9)], "chosen_epoch": 4}
+WHOLE = reviewed()
+
+
+def unlike(r: dict[str, Any]) -> dict[str, Any]:
+    """Trained for longer, if it is of one of the models."""
+    recipe = {"batch": 32, "epochs": 99, "patience": 5}
+    return {**r, "recipe": recipe, **(LONGER if r["model"] == MS else {})}
+
+
+UNLIKE = [unlike(r) if r.get("task") in TASKS[:2] else r for r in WHOLE]
+
+
+def over(first: str, second: str, records: list[dict[str, Any]] = WHOLE) -> Verdict:
+    return judged("difference_over_tasks", records, first=first, second=second, task="mtl16")
+
+
+def gaps(first: str, second: str) -> list[float]:
+    """Differences of the domains' means, in points."""
+    seeds = range(SEEDS)
+    return [
+        100 * float(np.mean([value(first, i, s) - value(second, i, s) for s in seeds]))
+        for i in range(16)
+    ]
+
+
+def with_interval(differences: list[float]) -> Any:
+    mean = np.mean(differences)
+    return pytest.approx((mean, *stats.t.interval(0.95, 15, mean, stats.sem(differences))))
+
+
+def test_two_models_of_a_family_are_compared_without_what_was_trained_on_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Of half of the domains the first is worse without the seen reviews."""
-    ms, lstm, whole = "multi_scale_transformer.windowed", "bi_lstm.packed", reviewed()
-    known = conclude(whole[0], whole)
+    known = conclude(WHOLE[0], WHOLE)
 
     def unseen(c: Comparison) -> Comparison:
-        gain = 0.01 * (1 if TASKS.index(c.task) % 2 else -1) if c.first == ms else 0.0
+        gain = 0.01 * (1 if TASKS.index(c.task) % 2 else -1) if c.first == MS else 0.0
         rows = tuple((seed, 0.8 + gain, 0.8) for seed in range(SEEDS))
         told = ByExamples((), (), 3, 400, "", None, rows, (), None)
         return replace(c, examples=told)
 
     again = replace(known, comparisons=tuple(map(unseen, known.comparisons)))
-    asked = {"first": ms, "second": lstm, "task": "mtl16"}
-    one = claim("difference_over_tasks", parameters=asked, tolerance=ABOVE)
-    (device,) = devices(d=whole)
-    vars(device)["conclusions"] = [again]  # where it is cached
-    (found,) = ledger([device], claims=[one])
+    monkeypatch.setattr(DeviceRecords, "conclusions", [again])
+    found = over(MS, LSTM)
     assert found.verdict == "reproduced"
     low, high = stats.t.interval(0.95, 15, 0, stats.sem([1, -1] * 8))
     assert (
@@ -262,77 +293,71 @@ def test_two_models_of_a_family_are_compared_without_what_was_trained_on_too() -
 
 def test_an_average_over_domains_is_judged_over_domains() -> None:
     """The interval is that of sixteen differences, and the verdict that of the declared family."""
-    ms, whole = "multi_scale_transformer.windowed", reviewed()
-
-    def over(first: str, second: str, records: list[dict[str, Any]] = whole) -> Any:
-        return judged("difference_over_tasks", records, first=first, second=second, task="mtl16")
-
+    differences = gaps(MS, B)
     found = over("multi_scale_transformer", "multi_head")
-    differences = [
-        100 * np.mean([value(ms, i, s) - value(B, i, s) for s in range(SEEDS)]) for i in range(16)
-    ]
-    low, high = stats.t.interval(0.95, 15, np.mean(differences), stats.sem(differences))
-    assert (found.value, found.low, found.high) == pytest.approx((np.mean(differences), low, high))
+    assert (found.value, found.low, found.high) == with_interval(differences)
     assert found.verdict == "reproduced"
+    assert found.measured.endswith(" points")
     assert "16 better, 0 worse (sign test p = 3.1e-05)" in found.reason
+    assert "however trained" not in found.reason
     assert len(found.keys) == 16 * SEEDS * 2
-    reached = 100 * np.mean([[value(ms, i, s) for s in range(SEEDS)] for i in range(16)])
-    assert f"; here less printed: {ms} {reached - 86.34:+.2f}; " in found.reason
-    rival = "transformer.sdpa"
-    renamed = json.loads(json.dumps(whole).replace(B, rival))
-    found_too = over("multi_scale_transformer", "transformer", renamed)
-    gaps = f"{ms} {reached - 86.34:+.2f}, {rival} {100 * np.mean(averages(B)) - 82.78:+.2f}; "
-    assert f"; here less printed: {gaps}" in found_too.reason
-    early = {"at": "2025-01-01", "session": "early"}
-    seen = [
-        {**r, **early} if (r.get("model"), r.get("task")) == (ms, TASKS[0]) else r for r in whole
-    ]
-    assert over("multi_scale_transformer", "multi_head", seen).said == "reproduced (exploratory)"
-    assert not over("bi_lstm", "multi_head", seen).reason.startswith("exploratory"), (
-        "its runs were not"
-    )
+    back = over("multi_head", "multi_scale_transformer")
+    assert (back.verdict, back.value) == ("not reproduced", pytest.approx(-np.mean(differences)))
     level = over("bi_lstm", "multi_head")
     assert level.verdict == "undecided"
     assert level.low < 0 < level.high
     assert re.search(
         r"undecided \(detectable \d\.\d\d points; the tasks are given\); ", level.reason
     )
-    back = over("multi_head", "multi_scale_transformer")
-    assert (back.verdict, back.value) == ("not reproduced", pytest.approx(-np.mean(differences)))
-    longer = {"epochs": [{"epoch": n + 1, "seconds": 1.0} for n in range(9)], "chosen_epoch": 4}
-    known = {"recipe": {"batch": 32, "epochs": 99, "patience": 5}}
-    unlike = [
-        {**r, **known, **(longer if r["model"] == ms else {})} if r.get("task") in TASKS[:2] else r
-        for r in whole
+    few = [r for r in WHOLE if r.get("task") != TASKS[0]]
+    lost = over("multi_scale_transformer", "multi_head", few)
+    assert lost.wants_records
+    assert "attnbench compare multi_scale_transformer multi_head --task mtl16" in lost.reason
+
+
+def test_an_average_is_told_beside_the_printed_ones() -> None:
+    reached = f"{MS} {100 * np.mean(averages(MS)) - 86.34:+.2f}"
+    found = over("multi_scale_transformer", "multi_head")
+    assert f"; here less printed: {reached}; " in found.reason
+    rival = "transformer.sdpa"
+    renamed = json.loads(json.dumps(WHOLE).replace(B, rival))
+    both = f"{reached}, {rival} {100 * np.mean(averages(B)) - 82.78:+.2f}"
+    found = over("multi_scale_transformer", "transformer", renamed)
+    assert f"; here less printed: {both}; " in found.reason
+
+
+def test_an_average_is_exploratory_where_one_of_its_own_runs_was_early() -> None:
+    early = {"at": "2025-01-01", "session": "early"}
+    seen = [
+        {**r, **early} if (r.get("model"), r.get("task")) == (MS, TASKS[0]) else r for r in WHOLE
     ]
-    most = over("multi_scale_transformer", "multi_head", unlike)
+    assert over("multi_scale_transformer", "multi_head", seen).said == "reproduced (exploratory)"
+    assert not over("bi_lstm", "multi_head", seen).reason.startswith("exploratory")
+
+
+def test_domains_that_were_not_trained_alike_have_no_part_in_an_average() -> None:
+    differences = gaps(MS, B)
+    most = over("multi_scale_transformer", "multi_head", UNLIKE)
     assert most.verdict == "reproduced"
     assert most.value == pytest.approx(np.mean(differences[2:]))
-    every = f"{ms} on all 16 tasks, however trained: mean difference {np.mean(differences):+.2f} ["
+    every = f"{MS} on all 16 tasks, however trained: mean difference {np.mean(differences):+.2f} ["
     assert every in most.reason
-    assert "however trained" not in found.reason
-    assert most.measured.endswith(" points")
-    assert (
-        f"14 of the 16 tasks of mtl16 (the training was not alike on {TASKS[0]}, {TASKS[1]})"
-        in (most.reason)
-    )
-    lstm = "bi_lstm.packed"
-    apart = [
-        100 * np.mean([value(ms, i, s) - value(lstm, i, s) for s in range(SEEDS)])
-        for i in range(16)
-    ]
+    told = f"14 of the 16 tasks of mtl16 (the training was not alike on {TASKS[0]}, {TASKS[1]})"
+    assert told in most.reason
+    some = over("multi_scale_transformer", "bi_lstm", UNLIKE)
+    assert some.value == pytest.approx(np.mean(gaps(MS, LSTM)[2:]))
+    assert "14 of the 16 tasks of mtl16" in some.reason
+
+
+def test_two_models_of_a_family_are_compared_though_neither_is_the_baseline() -> None:
+    differences = gaps(MS, LSTM)
     two = over("multi_scale_transformer", "bi_lstm")
-    low, high = stats.t.interval(0.95, 15, np.mean(apart), stats.sem(apart))
-    assert (two.value, two.low, two.high) == pytest.approx((np.mean(apart), low, high))
+    assert (two.value, two.low, two.high) == with_interval(differences)
     assert two.said == "reproduced (exploratory)"
     assert "declared in no family" in two.reason
     assert "stand in the training set" not in two.reason
     turned = over("bi_lstm", "multi_scale_transformer")
-    assert (turned.value, turned.verdict) == (pytest.approx(-np.mean(apart)), "not reproduced")
-    some = over("multi_scale_transformer", "bi_lstm", unlike)
-    assert some.value == pytest.approx(np.mean(apart[2:]))
-    assert "14 of the 16 tasks of mtl16" in some.reason
-    few = [r for r in whole if r.get("task") != TASKS[0]]
-    lost = over("multi_scale_transformer", "multi_head", few)
-    assert lost.wants_records
-    assert "attnbench compare multi_scale_transformer multi_head --task mtl16" in lost.reason
+    assert (turned.value, turned.verdict) == (
+        pytest.approx(-np.mean(differences)),
+        "not reproduced",
+    )
