@@ -6,12 +6,12 @@ import itertools
 import math
 import shlex
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from harness.experiments.costs import epoch_seconds
 from harness.experiments.estimate import sought
-from harness.experiments.replicates import EXPLORATORY, unit_of
+from harness.experiments.replicates import EXPLORATORY, Replicate, unit_of
 from harness.experiments.training import training_flaws
 from harness.experiments.warnings import selecting_everything
 from harness.stats import ALPHA, compare_means, judged_p, ratio_interval, t_interval
@@ -36,22 +36,16 @@ from reports.claims.record import Claim
 from reports.claims.verdict import Answer, Evidence, Precedence, of_difference
 from reports.core.against import against
 from reports.core.recipes import recipe_of
-from reports.core.trained import ModelRuns
+from reports.core.trained import ModelRuns, replicate_of
 
 LEAST_SEEDS = 5
 """With fewer nothing is concluded."""
 
-Draw = tuple[int, int]
-"""Seed, and fold; -1 where there are no folds."""
-PairedRuns = Mapping[Draw, tuple[Record, Record]]
-"""Runs of two models that differ in the model alone."""
 
-
-def _newest(runs: Sequence[Record]) -> dict[tuple[str, Draw], Record]:
-    """By recipe and draw, the newest run of each."""
+def _newest(runs: Iterable[Record]) -> dict[tuple[str, Replicate], Record]:
+    """By recipe and replicate, the newest run of each."""
     ordered = sorted(runs, key=lambda r: str(r.get("at")))
-    folds = (-1 if r.get("fold") is None else int(r["fold"]) for r in ordered)
-    return {(recipe_of(r), (int(r["seed"]), f)): r for r, f in zip(ordered, folds, strict=True)}
+    return {(recipe_of(r), replicate_of(r)): r for r in ordered}
 
 
 def _rank(runs: Sequence[Record]) -> tuple[int, bool, str]:
@@ -59,20 +53,22 @@ def _rank(runs: Sequence[Record]) -> tuple[int, bool, str]:
     return len(runs), by_common_recipe(runs[0]), max(str(r.get("at")) for r in runs)
 
 
-def pairs_of(claim: Claim, device: DeviceFrames) -> PairedRuns:
-    """The preferred pair of models with enough draws in common, or the one with most."""
-    p = claim.parameters
-    runs = [r for r in device.runs if r.get("task") == p["task"] and claim.metric in r["test"]]
-    best: PairedRuns = {}
-    for first, second in fitting_pairs(claim, (str(r["model"]) for r in runs)):
-        sides = [_newest([r for r in runs if r["model"] == m]) for m in (first, second)]
-        common: dict[str, dict[Draw, tuple[Record, Record]]] = {}
-        for (recipe, draw), run in sides[0].items():
-            if (recipe, draw) in sides[1]:
-                common.setdefault(recipe, {})[draw] = (run, sides[1][recipe, draw])
-        some = max(common.values(), key=lambda p: _rank([run for run, _ in p.values()]), default={})
-        if len(some) > len(best):
-            best = dict(sorted(some.items()))
+def pairs_of(claim: Claim, device: DeviceFrames) -> list[tuple[Record, Record]]:
+    """Runs of two models that differ in the model alone, replicate by replicate.
+
+    Of the preferred pair of models with enough replicates in common, or the one with most.
+    """
+    task = claim.parameters["task"]
+    runs = [r for r in device.runs if r.get("task") == task and claim.metric in r["test"]]
+    best: list[tuple[Record, Record]] = []
+    for names in fitting_pairs(claim, (str(r["model"]) for r in runs)):
+        mine, theirs = (_newest(r for r in runs if r["model"] == name) for name in names)
+        common: dict[str, list[tuple[Record, Record]]] = {}
+        both = (at for at in mine if at in theirs)
+        for at in sorted(both, key=lambda at: (at[1].seed, at[1].fold or 0)):
+            common.setdefault(at[0], []).append((mine[at], theirs[at]))
+        some = max(common.values(), key=lambda pairs: _rank([run for run, _ in pairs]), default=[])
+        best = max(best, some, key=len)
         # Claims that are judged together are to be about one model.
         if len(best) >= LEAST_SEEDS:
             return best
@@ -103,10 +99,9 @@ def accuracy_difference(claim: Claim, device: DeviceFrames) -> Evidence:
     pairs = pairs_of(claim, device)
     if not pairs:
         return none_paired(claim)
-    keys = keys_of(itertools.chain(*pairs.values()))
+    keys = keys_of(itertools.chain(*pairs))
     first, second = (
-        ModelRuns(str(runs[0]["model"]), task, metric, runs)
-        for runs in zip(*pairs.values(), strict=True)
+        ModelRuns(str(runs[0]["model"]), task, metric, runs) for runs in zip(*pairs, strict=True)
     )
     found = against(first, second)
     if found is None:
@@ -160,15 +155,15 @@ def epoch_ratio(claim: Claim, device: DeviceFrames) -> Evidence:
     pairs = pairs_of(claim, device)
     if not pairs:
         return none_paired(claim)
-    keys = keys_of(itertools.chain(*pairs.values()))
-    first, second = next(iter(pairs.values()))
-    t = ratio_interval([epoch_seconds(a) / epoch_seconds(b) for a, b in pairs.values()])
+    keys = keys_of(itertools.chain(*pairs))
+    first, second = pairs[0]
+    t = ratio_interval([epoch_seconds(a) / epoch_seconds(b) for a, b in pairs])
     said = (
         f"{first['model']} over {second['model']}: {t} in seconds per epoch on "
         f"{claim.parameters['task']}"
     )
-    sides = [list(side) for side in zip(*pairs.values(), strict=True)]
-    crowded = sum(any(int(r.get("workers") or 1) > 1 for r in pair) for pair in pairs.values())
+    sides = [list(side) for side in zip(*pairs, strict=True)]
+    crowded = sum(any(int(r.get("workers") or 1) > 1 for r in pair) for pair in pairs)
     void = [f"fewer than {LEAST_SEEDS} seeds"] * (t.count < LEAST_SEEDS)
     if crowded:
         void.append(f"{crowded} of {t.count} pairs were trained beside other runs")
@@ -196,7 +191,7 @@ def selected_shares(claim: Claim, device: DeviceFrames) -> Evidence:
             f"no trained {name} on {p['task']}", f"attnbench train {name} --task {p['task']}"
         )
     by_recipe: dict[str, list[Record]] = {}
-    for (recipe, _), run in _newest([r for r in selecting if r["model"] == models[0]]).items():
+    for (recipe, _), run in _newest(r for r in selecting if r["model"] == models[0]).items():
         by_recipe.setdefault(recipe, []).append(run)
     runs = max(by_recipe.values(), key=_rank)
     dependents, heads = (

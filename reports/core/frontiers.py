@@ -13,6 +13,8 @@ from harness.case import parse
 from harness.measure.bisection import stand
 
 NONE = "No frontier was searched on this device: attnbench frontier finds the longest sequences."
+PROBLEM = ("batch", "d_in", "d_out", "dtype", "phase", "settings")
+LIMITS = ("memory_limit_bytes", "seconds_limit")
 
 
 @dataclass(frozen=True)
@@ -44,16 +46,7 @@ class Reach:
     @property
     def problem(self) -> tuple[Any, ...]:
         """What rows of one figure share."""
-        return (
-            self.batch,
-            self.d_in,
-            self.d_out,
-            self.dtype,
-            self.phase,
-            self.settings,
-            self.memory_limit_bytes,
-            self.seconds_limit,
-        )
+        return attrgetter(*PROBLEM, *LIMITS)(self)
 
     @property
     def span(self) -> str:
@@ -78,7 +71,7 @@ def reaches(records: Iterable[Mapping[str, Any]]) -> list[Reach]:
             "name": case.name,
             **{n: getattr(p, n) for n in ("batch", "d_in", "d_out", "heads", "dtype", "phase")},
             "settings": "+".join(case.own_settings) or "eager",
-            **{n: float(r[n]) for n in ("memory_limit_bytes", "seconds_limit")},
+            **{n: float(r[n]) for n in LIMITS},
         }
         key, code = tuple(of.items()), str(r.get("code"))
         groups.setdefault(key, {}).setdefault(code, {})[p.length] = r

@@ -305,20 +305,19 @@ def _long(phase: Phase) -> dict[str, list[Prediction]]:
 
 def sentence() -> str:
     """Where the core is predicted to be within its goals, and what it takes of FlashAttention 3."""
-    said = []
+    said, third, missed = [], [], True
     for phase, goal in GOALS.items():
-        ratios = {name: max(p.seconds / p.flash2 for p in by) for name, by in _long(phase).items()}
+        found = _long(phase)
+        ratios = {name: max(p.seconds / p.flash2 for p in by) for name, by in found.items()}
         within = [name for name, ratio in ratios.items() if ratio <= goal]
         beyond = [f"{name} ({ratio:.2f}x)" for name, ratio in ratios.items() if ratio > goal]
         text = f"{phase} at most {goal:g}x of FlashAttention 2: {', '.join(within) or 'none'}"
         said.append(text + (f"; not {', '.join(beyond)}" if beyond else ""))
-    boards = ", ".join(board.name for board in BOARDS if not math.isnan(board.flash3))
-    third, missed = [], True
-    for phase, goal in GOALS.items():
-        ratios_3 = [p.seconds / p.flash3 for by in _long(phase).values() for p in by]
+        ratios_3 = [p.seconds / p.flash3 for by in found.values() for p in by]
         over = sorted(ratio for ratio in ratios_3 if not math.isnan(ratio))
         third.append(f"{phase} {over[0]:.2f}x to {over[-1]:.2f}x")
         missed = missed and over[0] > goal
+    boards = ", ".join(board.name for board in BOARDS if not math.isnan(board.flash3))
     where = ": where that is installed, and as fast as its paper says, every goal is missed"
     return (
         f"Predicted from {LONG:,} tokens on, board and width of heads: {'; '.join(said)}. Over "

@@ -18,7 +18,7 @@ from reports.claims.verdict import Verdict
 from reports.core.recipes import recipe_of
 from suites.reports.claims.conftest import ABOVE, ASKED, BASE, OURS, SIZE, accuracy, devices, judged
 from suites.support.command_line import ROOT
-from suites.support.made_up_records import case, claim, exact, timed, trained
+from suites.support.made_up_records import case, claim, exact, record, timed, trained
 
 SEEDS = (0.80, 0.82, 0.79, 0.85, 0.81, 0.83)
 
@@ -219,20 +219,9 @@ def looked(
     model: str, mean: float, sentences: int, at: str = "2026-01-01", seed: int = 0
 ) -> dict[str, Any]:
     spread = {"mean": mean, "sd": 0.2, "sentences": sentences}
-    return {
-        "kind": "attention",
-        "status": "ok",
-        "key": f"{model} {at}",
-        "case": f"{model} trec seed {seed}",
-        "model": model,
-        "task": "trec",
-        "seed": seed,
-        "at": at,
-        "code": "c",
-        "fingerprint": "d",
-        "contrast": {"source2token_scores": spread},
-        "stop_words": {"selected_neither": spread},
-    }
+    where: dict[str, Any] = {"model": model, "task": "trec", "seed": seed, "at": at}
+    contrast, stop_words = {"source2token_scores": spread}, {"selected_neither": spread}
+    return record("attention", model, **where, contrast=contrast, stop_words=stop_words)
 
 
 CONTRAST: dict[str, Any] = {"first": ["mtsa"], "number": "source2token_scores"}
