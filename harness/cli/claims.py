@@ -8,15 +8,7 @@ from rich.markup import escape
 from harness.cli.output import console, say
 from harness.json_file import write_json
 from harness.options.measure import ClaimsOptions
-from reports.claims.ledger import (
-    concluded_of,
-    devices_of,
-    ledger,
-    made_on,
-    score,
-    score_by_machine,
-    shown,
-)
+from reports.claims.ledger import devices_of, ledger, made_on, score, score_by_machine, shown
 from reports.claims.printed import load_all
 from reports.claims.record import whose_text
 from reports.claims.verdict import Verdict
@@ -36,8 +28,7 @@ def run_claims(options: ClaimsOptions) -> int:
     source = devices_of(str(options.journal))
     titles = {d.key: d.title for d in source.devices}
     tables = load_all()
-    records = {d.key: d.records for d in source.devices}
-    verdicts = ledger(records, tables, concluded=concluded_of(source))
+    verdicts = ledger(source.devices, tables)
     say(out, source.says)
     for warning in source.warnings:
         say(out, f"journal: {warning}")

@@ -27,7 +27,7 @@ from reports.claims.declared import (
     recipes_told,
     sides_of,
 )
-from reports.claims.device import DeviceFrames, first_fitting
+from reports.claims.device import DeviceFrames, fitting_pairs
 from reports.claims.models import LEAST_SEEDS, none_paired
 from reports.claims.record import Claim
 from reports.claims.verdict import Answer, Evidence, of_difference
@@ -63,11 +63,9 @@ def difference_over_tasks(claim: Claim, device: DeviceFrames) -> Evidence:
     if found:
         return _declared(claim, *max(found, key=lambda one: one[0])[1])
     for family, _ in reversed(families):
-        sides = (first_fitting(p[side], family.models) for side in ("first", "second"))
-        for first, second in itertools.product(*sides):
-            if first != second:
-                return _of_two(first, second, family, p["task"])
-    return none_paired(claim, p.get("recipe", ()))
+        for first, second in fitting_pairs(claim, family.models):
+            return _of_two(first, second, family, p["task"])
+    return none_paired(claim)
 
 
 def _declared(

@@ -17,6 +17,7 @@ from reports.claims.device import DeviceFrames, alternatives, not_measured, same
 from reports.claims.printed import size_text
 from reports.claims.record import Claim
 from reports.claims.verdict import Answer, Evidence
+from reports.core.source import TIMED
 from reports.core.sweeps import by_block, fit_slope, longest
 
 LEAST_READINGS = 3
@@ -102,7 +103,7 @@ def time_ratio(claim: Claim, device: DeviceFrames) -> Evidence:
     ``width_in``, ``phase``, ``dtype``; ``second_width``: of the second's output, where it is
     another one.
     """
-    return _ratio(claim, device, ("time", "anchor"), _times)
+    return _ratio(claim, device, TIMED, _times)
 
 
 def _times(device: DeviceFrames, first: str, second: str) -> Evidence | None:
@@ -180,7 +181,7 @@ def slope(claim: Claim, device: DeviceFrames) -> Evidence:
     fit = fit_slope(longest(blocks))
     if fit is None:
         return _no_sweep(claim)
-    kinds = ("time", "anchor") if timed else ("memory",)
+    kinds = TIMED if timed else ("memory",)
     said = f"{group['name'].iloc[0]}, {p['cost']}, N = {fit.lengths[0]} to {fit.lengths[-1]}: {fit}"
     low, high = (fit.slope, fit.slope) if math.isnan(fit.low) else (fit.low, fit.high)
     answer: Answer | None = "undecided"

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import pandas as pd
 
-from harness.experiments.conclusion import Conclusion, conclusions
-from harness.measure.ceilings import with_shares
-from harness.profile import Profile, load_profile
-from harness.records.ratios import (
-    PROBLEM,
-    WITHHELD,
-    block_ratios,
-    memory_frame,
-    summarise,
-    time_frame,
-    verified_cases,
-)
-from harness.registry import builtins
+from harness.experiments.conclusion import Conclusion
+from harness.records.ratios import PROBLEM, WITHHELD, block_ratios, verified_cases
 from harness.stats import noise_floor, ratio_interval
+from reports.claims.record import Claim
 from reports.claims.verdict import NOT_MEASURED, Evidence
+from reports.core.costs import Costs
 from reports.core.recipes import whole_words
+from reports.core.source import TIMED, DeviceRecords
 
 Record = Mapping[str, Any]
 
@@ -56,7 +49,7 @@ class CaseName:
 
 def parse(text: str) -> CaseName:
     """Read a name; one that a record holds is never refused."""
-    rest, _, heads = text.partition("@") if "@" in text else (text, "", "")
+    rest, _, heads = text.partition("@")
     plain, _, options = rest.partition("[")
     mechanism, _, implementation = plain.partition(".")
     pairs = (part.partition("=") for part in options.rstrip("]").split(",") if part)
@@ -94,32 +87,29 @@ def first_fitting(given: str | Sequence[str], recorded: Iterable[str]) -> list[s
     )
 
 
+def fitting_pairs(claim: Claim, recorded: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Pairs of recorded names that the claim's sides stand for, the preferred ones first."""
+    p, known = claim.parameters, list(recorded)
+    for first, second in product(*(first_fitting(p[side], known) for side in ("first", "second"))):
+        if first != second and same_form(first, second, p["first"]):
+            yield first, second
+
+
 def not_measured(what: str, command: str) -> Evidence:
     """A finding that a command could change."""
     reason = f"{NOT_MEASURED}: {what}; {command} makes such records."
     return Evidence(reason=reason, answer="not testable here")
 
 
-@dataclass(frozen=True)
-class DeviceFrames:
-    """Records of one device, by the newest code only (`harness.records.journal.newest_code`)."""
+class DeviceFrames(Costs):
+    """Records of one device as queries ask for them.
 
-    records: Sequence[Record]
-    elsewhere: Sequence[Record] = ()  # what was trained on other devices
-    concluded: Callable[[], list[Conclusion]] | None = None  # where that was done already
-    # All devices, itself among them.
-    others: list[DeviceFrames] = field(default_factory=list, repr=False, compare=False)
+    `every` are all devices, itself among them; without them it is alone.
+    """
 
-    @cached_property
-    def times(self) -> pd.DataFrame:
-        """Time per case and block."""
-        return time_frame(self.records)
-
-    @cached_property
-    def memory(self) -> pd.DataFrame:
-        """Peak memory per case and block, of readings that succeeded."""
-        frame = memory_frame(self.records)
-        return frame[frame["status"] == "ok"]
+    def __init__(self, device: DeviceRecords, every: Sequence[DeviceRecords] = ()) -> None:
+        super().__init__(device)
+        self.records, self.every = device.records, every or [device]
 
     @cached_property
     def verified(self) -> frozenset[str]:
@@ -129,14 +119,7 @@ class DeviceFrames:
     @cached_property
     def withheld(self) -> dict[str, str]:
         """Cases whose times can't be right, or are of several kernels, and why: bench's rules."""
-        rows = summarise(self.records, self.profile.baseline, self.profile.reference["heads"])
-        shared = with_shares(rows, self.records, builtins())
-        return {row.case: row.detail for row in shared if row.verdict == WITHHELD}
-
-    @cached_property
-    def profile(self) -> Profile:
-        """For baseline, setting and reference size, which are the same in all profiles."""
-        return load_profile("quick", "cuda" if "cuda" in set(self.times["device"]) else "cpu")
+        return {row.case: row.detail for row in self.rows if row.verdict == WITHHELD}
 
     @cached_property
     def runs(self) -> list[Record]:
@@ -145,16 +128,14 @@ class DeviceFrames:
         return [r for r in finished if whole_words(r)]
 
     @property
+    def conclusions(self) -> list[Conclusion]:
+        """What was declared on it."""
+        return self.device.conclusions
+
+    @property
     def everywhere(self) -> list[Conclusion]:
         """What was declared on any device."""
-        return [one for device in self.others or [self] for one in device.conclusions]
-
-    @cached_property
-    def conclusions(self) -> list[Conclusion]:
-        """What was declared, as it is judged where comparisons are shown."""
-        if self.concluded is not None:
-            return self.concluded()
-        return conclusions(self.records, elsewhere=self.elsewhere)
+        return [one for device in self.every for one in device.conclusions]
 
     @cached_property
     def exact(self) -> dict[str, Record]:
@@ -162,7 +143,7 @@ class DeviceFrames:
         found = [r for r in self.records if r["kind"] == "exact"]
         return {str(r["check"]): r for r in sorted(found, key=lambda r: str(r.get("at")))}
 
-    def keys(self, *cases: str, kinds: Sequence[str] = ("time", "anchor")) -> tuple[str, ...]:
+    def keys(self, *cases: str, kinds: Sequence[str] = TIMED) -> tuple[str, ...]:
         """Keys of the records of some cases."""
         return tuple(
             str(r["key"]) for r in self.records if r["kind"] in kinds and r["case"] in cases

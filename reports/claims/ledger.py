@@ -6,12 +6,9 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from harness.case import parse
-from harness.experiments.conclusion import Conclusion
-from harness.experiments.preregistration import TRAINED
 from harness.stats import ALPHA, holm
 from reports.claims import arithmetic, averages, costs, models, retests
 from reports.claims.device import DeviceFrames
@@ -70,6 +67,7 @@ QUERIES: Mapping[str, Callable[[Claim, DeviceFrames], Evidence]] = {
 
 KINDS = (*SHOWN, "exact")
 """Records of which a device must have some."""
+NO_DEVICE = DeviceRecords("", {"device": "cpu"}, (), ())
 SAME_CLASS, OTHER_CLASS = "same class", "another class"
 PAGES = {"exact": "claims", "audit": "audit", "measured": "scaling"}
 """Page of a claim that names none, by its kind."""
@@ -86,41 +84,33 @@ def file_of(page: str, device: str) -> str:
 
 
 def ledger(
-    records_by_device: Mapping[str, Sequence[Mapping[str, Any]]],
+    devices: Sequence[DeviceRecords],
     tables: Tables | None = None,
     claims: Sequence[Claim] | None = None,
     page_of: Callable[[str, str], str] = file_of,
-    concluded: Mapping[str, Callable[[], list[Conclusion]]] | None = None,
 ) -> list[Verdict]:
     """The verdicts, in the order of the claims; of one claim in the order of the devices.
 
     Parameters
     ----------
-    records_by_device : mapping
-        Records by the newest code (`harness.records.journal.newest_code`), by the key of their
-        device; each device has a verdict of its own, they are never mixed.
+    devices : sequence of DeviceRecords
+        Each has a verdict of its own, they are never mixed; without any nothing is measured.
     tables : mapping, optional
         Transcribed tables by paper; all of ours without it.
     claims : sequence of Claim, optional
         All of ours without it.
     page_of : callable
         File of the report for the name of a page and the key of a device (empty for none).
-    concluded : mapping, optional
-        By device what was concluded there, test examples looked at; without it that is done here,
-        and nothing is told of these.
     """
     known = load_all() if tables is None else tables
     every = load_claims() if claims is None else claims
     asked = [claim for claim in every if claim.kind not in ("audit", "not testable")]
-    of_device = {key: _hardware(records) for key, records in records_by_device.items()}
-    seen = {k: [r for r in of if r["kind"] in TRAINED] for k, of in records_by_device.items()}
-    evidence, devices = {}, list[DeviceFrames]()
-    for key, records in (records_by_device or {"": ()}).items():
-        elsewhere = [r for other, its in seen.items() if other != key for r in its]
-        devices.append(DeviceFrames(records, elsewhere, (concluded or {}).get(key), devices))
-    for key, device in zip(records_by_device or {"": ()}, devices, strict=True):
-        measured = corrected(asked, [QUERIES[c.query](c, device) for c in asked])
-        evidence[key] = dict(zip((c.id for c in asked), measured, strict=True))
+    of_device = {device.key: _hardware(device.records) for device in devices}
+    evidence = {}
+    for device in devices or [NO_DEVICE]:
+        frames = DeviceFrames(device, devices)
+        measured = corrected(asked, [QUERIES[c.query](c, frames) for c in asked])
+        evidence[device.key] = dict(zip((c.id for c in asked), measured, strict=True))
     found: list[Verdict] = []
     for claim in every:
         if claim.kind == "not testable":
@@ -240,11 +230,6 @@ def _direction(
     above = evidence.value > reference
     dear = claim.sort == "cost" and not claim.cheap_is_large
     return "less favourable" if above == dear else "more favourable"
-
-
-def concluded_of(source: Source) -> dict[str, Callable[[], list[Conclusion]]]:
-    """By device what is concluded there, once for all that ask."""
-    return {d.key: partial(getattr, d, "conclusions") for d in source.devices}
 
 
 def _hardware(records: Sequence[Mapping[str, Any]]) -> str:

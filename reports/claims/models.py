@@ -6,12 +6,12 @@ import itertools
 import math
 import shlex
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from harness.experiments.costs import epoch_seconds
 from harness.experiments.estimate import sought
-from harness.experiments.replicates import EXPLORATORY, unit_of
+from harness.experiments.replicates import EXPLORATORY, Replicate, unit_of
 from harness.experiments.training import training_flaws
 from harness.experiments.warnings import selecting_everything
 from harness.stats import ALPHA, compare_means, judged_p, ratio_interval, t_interval
@@ -29,29 +29,23 @@ from reports.claims.device import (
     Record,
     alternatives,
     first_fitting,
+    fitting_pairs,
     not_measured,
-    same_form,
 )
 from reports.claims.record import Claim
 from reports.claims.verdict import Answer, Evidence, Precedence, of_difference
 from reports.core.against import against
 from reports.core.recipes import recipe_of
-from reports.core.trained import ModelRuns
+from reports.core.trained import ModelRuns, replicate_of
 
 LEAST_SEEDS = 5
 """With fewer nothing is concluded."""
 
-Draw = tuple[int, int]
-"""Seed, and fold; -1 where there are no folds."""
-PairedRuns = Mapping[Draw, tuple[Record, Record]]
-"""Runs of two models that differ in the model alone."""
 
-
-def _newest(runs: Sequence[Record]) -> dict[tuple[str, Draw], Record]:
-    """By recipe and draw, the newest run of each."""
+def _newest(runs: Iterable[Record]) -> dict[tuple[str, Replicate], Record]:
+    """By recipe and replicate, the newest run of each."""
     ordered = sorted(runs, key=lambda r: str(r.get("at")))
-    folds = (-1 if r.get("fold") is None else int(r["fold"]) for r in ordered)
-    return {(recipe_of(r), (int(r["seed"]), f)): r for r, f in zip(ordered, folds, strict=True)}
+    return {(recipe_of(r), replicate_of(r)): r for r in ordered}
 
 
 def _rank(runs: Sequence[Record]) -> tuple[int, bool, str]:
@@ -59,37 +53,35 @@ def _rank(runs: Sequence[Record]) -> tuple[int, bool, str]:
     return len(runs), by_common_recipe(runs[0]), max(str(r.get("at")) for r in runs)
 
 
-def pairs_of(claim: Claim, device: DeviceFrames) -> PairedRuns:
-    """The preferred pair of models with enough draws in common, or the one with most."""
-    p = claim.parameters
-    runs = [r for r in device.runs if r.get("task") == p["task"] and claim.metric in r["test"]]
-    recorded = [str(r["model"]) for r in runs]
-    names = (first_fitting(p[side], recorded) for side in ("first", "second"))
-    best: PairedRuns = {}
-    for first, second in itertools.product(*names):
-        if first == second or not same_form(first, second, p["first"]):
-            continue
-        sides = [_newest([r for r in runs if r["model"] == m]) for m in (first, second)]
-        common: dict[str, dict[Draw, tuple[Record, Record]]] = {}
-        for (recipe, draw), run in sides[0].items():
-            if (recipe, draw) in sides[1]:
-                common.setdefault(recipe, {})[draw] = (run, sides[1][recipe, draw])
-        some = max(common.values(), key=lambda p: _rank([run for run, _ in p.values()]), default={})
-        if len(some) > len(best):
-            best = dict(sorted(some.items()))
+def pairs_of(claim: Claim, device: DeviceFrames) -> list[tuple[Record, Record]]:
+    """Runs of two models that differ in the model alone, replicate by replicate.
+
+    Of the preferred pair of models with enough replicates in common, or the one with most.
+    """
+    task = claim.parameters["task"]
+    runs = [r for r in device.runs if r.get("task") == task and claim.metric in r["test"]]
+    best: list[tuple[Record, Record]] = []
+    for names in fitting_pairs(claim, (str(r["model"]) for r in runs)):
+        mine, theirs = (_newest(r for r in runs if r["model"] == name) for name in names)
+        common: dict[str, list[tuple[Record, Record]]] = {}
+        both = (at for at in mine if at in theirs)
+        for at in sorted(both, key=lambda at: (at[1].seed, at[1].fold or 0)):
+            common.setdefault(at[0], []).append((mine[at], theirs[at]))
+        some = max(common.values(), key=lambda pairs: _rank([run for run, _ in pairs]), default=[])
+        best = max(best, some, key=len)
         # Claims that are judged together are to be about one model.
         if len(best) >= LEAST_SEEDS:
             return best
     return best
 
 
-def none_paired(claim: Claim, recipe: Sequence[str] = ()) -> Evidence:
-    """That no runs of both are there, and what makes some; the command adds the recipe."""
+def none_paired(claim: Claim) -> Evidence:
+    """That no runs of both are there, and what makes some."""
     p = claim.parameters
     first, second = (alternatives(p[side])[0] for side in ("first", "second"))
     # What the papers' presets need goes into the recipe of the command that trains both.
     words = [shlex.quote(first), shlex.quote(second), "--task", p["task"]]
-    words += [f"--recipe {value}" for value in recipe]
+    words += [f"--recipe {value}" for value in p.get("recipe", ())]
     what = f"no {first} beside {second} on {p['task']}"
     return not_measured(what, f"attnbench compare {' '.join(words)}")
 
@@ -106,52 +98,47 @@ def accuracy_difference(claim: Claim, device: DeviceFrames) -> Evidence:
     task, metric = p["task"], claim.metric
     pairs = pairs_of(claim, device)
     if not pairs:
-        return none_paired(claim, p.get("recipe", ()))
-    keys = keys_of(itertools.chain(*pairs.values()))
+        return none_paired(claim)
+    keys = keys_of(itertools.chain(*pairs))
     first, second = (
-        ModelRuns(str(runs[0]["model"]), task, metric, runs)
-        for runs in zip(*pairs.values(), strict=True)
+        ModelRuns(str(runs[0]["model"]), task, metric, runs) for runs in zip(*pairs, strict=True)
     )
     found = against(first, second)
     if found is None:
         return Evidence(reason=f"no finished pair on {task}.", keys=keys, answer="undecided")
     d, unit = found.difference, unit_of(metric)
-    said = (
+    names, sides = (first.model, second.model), (first.runs, second.runs)
+    flaws = training_flaws(names, sides, metric, first.higher_is_better)
+    void = [*selecting_everything(zip(names, sides, strict=True)), *(one.said for one in flaws)]
+    means = (
         f"{first.model} {unit.value(d.mean_first)}, {second.model} {unit.value(d.mean_second)} "
         f"on {task} ({metric}), {found.counted}"
     )
-    answer: Answer | None = None
-    for whole in selecting_everything((m.model, m.runs) for m in (first, second)):
-        said += f"; {whole}"
-        answer = "undecided"
-    sides = [m.runs for m in (first, second)]
-    flaws = training_flaws((first.model, second.model), sides, metric, first.higher_is_better)
-    for flaw in flaws:
-        said += f"; {flaw.said}"
-        answer = "undecided"
-    if d.count_first < LEAST_SEEDS:
+    said = "; ".join([means, *void])
+    few = d.count_first < LEAST_SEEDS
+    if few:
         said += f": fewer than {LEAST_SEEDS}, nothing is concluded"
-        answer = "undecided"
+    answer: Answer | None = "undecided" if void or few else None
     p_value = math.nan
     if answer is None and "positive" in claim.tolerance:  # of an equality the interval decides
         p_value = judged_p(d)
         # Without spread the interval is a point, and says nothing.
         answer = "undecided" if d.low == d.high and not p_value < ALPHA else None
-    how = recipes_told({m.model: m.runs for m in (first, second)})
+    how = recipes_told(dict(zip(names, sides, strict=True)))
     # Where nothing is shown, what could have been.
     shown = d.low == d.high or not d.low <= 0 <= d.high
     open_ = "" if shown else sought(d, None, 1, bool(flaws)).short(unit)
     here = beside_printed(task, metric, {first.model: d.mean_first, second.model: d.mean_second})
-    p_text = f"; p = {judged_p(d):.2g}{open_}" if d.count_first >= LEAST_SEEDS else ""
+    p_text = "" if few else f"; p = {judged_p(d):.2g}{open_}"
     told = "; ".join([f"{said}{p_text}", *here, how])
     said = f"{EXPLORATORY}: {told}; declared in no family."
     scale = unit.scale if first.higher_is_better else -unit.scale
-    names = next(names for _, names in sides_of(claim, first.model, second.model))
+    places = next(places for _, places in sides_of(claim, *names))
     runs = [*first.runs, *second.runs]
     precedence = Precedence(
-        enough=d.count_first >= LEAST_SEEDS,
+        enough=not few,
         alike=not flaws,
-        near=-sum(names),
+        near=-sum(places),
         common=all(map(by_common_recipe, runs)),
         together=1,
         at=max(str(r.get("at")) for r in runs),
@@ -168,15 +155,15 @@ def epoch_ratio(claim: Claim, device: DeviceFrames) -> Evidence:
     pairs = pairs_of(claim, device)
     if not pairs:
         return none_paired(claim)
-    keys = keys_of(itertools.chain(*pairs.values()))
-    first, second = next(iter(pairs.values()))
-    t = ratio_interval([epoch_seconds(a) / epoch_seconds(b) for a, b in pairs.values()])
+    keys = keys_of(itertools.chain(*pairs))
+    first, second = pairs[0]
+    t = ratio_interval([epoch_seconds(a) / epoch_seconds(b) for a, b in pairs])
     said = (
         f"{first['model']} over {second['model']}: {t} in seconds per epoch on "
         f"{claim.parameters['task']}"
     )
-    sides = [list(side) for side in zip(*pairs.values(), strict=True)]
-    crowded = sum(any(int(r.get("workers") or 1) > 1 for r in pair) for pair in pairs.values())
+    sides = [list(side) for side in zip(*pairs, strict=True)]
+    crowded = sum(any(int(r.get("workers") or 1) > 1 for r in pair) for pair in pairs)
     void = [f"fewer than {LEAST_SEEDS} seeds"] * (t.count < LEAST_SEEDS)
     if crowded:
         void.append(f"{crowded} of {t.count} pairs were trained beside other runs")
@@ -204,7 +191,7 @@ def selected_shares(claim: Claim, device: DeviceFrames) -> Evidence:
             f"no trained {name} on {p['task']}", f"attnbench train {name} --task {p['task']}"
         )
     by_recipe: dict[str, list[Record]] = {}
-    for (recipe, _), run in _newest([r for r in selecting if r["model"] == models[0]]).items():
+    for (recipe, _), run in _newest(r for r in selecting if r["model"] == models[0]).items():
         by_recipe.setdefault(recipe, []).append(run)
     runs = max(by_recipe.values(), key=_rank)
     dependents, heads = (

@@ -37,8 +37,9 @@ class Costs:
 
     @cached_property
     def memory(self) -> pd.DataFrame:
-        """Peak memory per case and block."""
-        return memory_frame(self.device.records)
+        """Peak memory per case and block, of readings that succeeded."""
+        frame = memory_frame(self.device.records)
+        return frame[frame["status"] == "ok"]
 
     @cached_property
     def rows(self) -> list[Row]:
@@ -73,9 +74,9 @@ class Costs:
         """Peak memory over the baseline's, one ratio per block; None where none can be told."""
         if row.below_floor:
             return None
-        good = self.memory[self.memory["status"] == "ok"]
-        mine = good[good["case"] == row.case].groupby("block")["peak_bytes"].median()
-        base = good[good["case"] == row.baseline].groupby("block")["peak_bytes"].median()
+        case = self.memory["case"]
+        mine = self.memory[case == row.case].groupby("block")["peak_bytes"].median()
+        base = self.memory[case == row.baseline].groupby("block")["peak_bytes"].median()
         ratios = [float(v) for v in (mine / base).dropna()]
         if not ratios:
             # Measured, but never in the same block.

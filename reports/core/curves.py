@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -68,16 +69,16 @@ def _mark_failures(axes: Axes, lines: Lines, value: Callable[[Row], float]) -> N
     ends = [(label, *end) for label, line in lines.items() if (end := _ended(line, value))]
     if not ends:
         return
-    stacked: dict[int, int] = {}
+    stacked = Counter[int]()
     bottom, top = axes.get_ylim()
-    most = max(sum(length_of(one[2]) == length_of(end[2]) for one in ends) for end in ends)
+    most = max(Counter(length_of(row) for *_, row in ends).values())
     top *= (top / bottom) ** (0.07 * most)
     axes.set_ylim(bottom, top)
     for label, last, row in ends:
         ink = styles[label][0].colour
         at = length_of(row)
-        height = 0.97 - 0.06 * stacked.get(at, 0)
-        stacked[at] = stacked.get(at, 0) + 1
+        height = 0.97 - 0.06 * stacked[at]
+        stacked[at] += 1
         y = bottom * (top / bottom) ** height
         if last is not None:
             tie = [length_of(last), at], [value(last), y]

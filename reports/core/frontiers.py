@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from harness.case import parse
 from harness.measure.bisection import stand
 
 NONE = "No frontier was searched on this device: attnbench frontier finds the longest sequences."
+PROBLEM = ("batch", "d_in", "d_out", "dtype", "phase", "settings")
+LIMITS = ("memory_limit_bytes", "seconds_limit")
 
 
 @dataclass(frozen=True)
@@ -42,16 +46,7 @@ class Reach:
     @property
     def problem(self) -> tuple[Any, ...]:
         """What rows of one figure share."""
-        return (
-            self.batch,
-            self.d_in,
-            self.d_out,
-            self.dtype,
-            self.phase,
-            self.settings,
-            self.memory_limit_bytes,
-            self.seconds_limit,
-        )
+        return attrgetter(*PROBLEM, *LIMITS)(self)
 
     @property
     def span(self) -> str:
@@ -76,7 +71,7 @@ def reaches(records: Iterable[Mapping[str, Any]]) -> list[Reach]:
             "name": case.name,
             **{n: getattr(p, n) for n in ("batch", "d_in", "d_out", "heads", "dtype", "phase")},
             "settings": "+".join(case.own_settings) or "eager",
-            **{n: float(r[n]) for n in ("memory_limit_bytes", "seconds_limit")},
+            **{n: float(r[n]) for n in LIMITS},
         }
         key, code = tuple(of.items()), str(r.get("code"))
         groups.setdefault(key, {}).setdefault(code, {})[p.length] = r
@@ -103,8 +98,5 @@ def _reach(of: Mapping[str, Any], probes: Mapping[int, Mapping[str, Any]]) -> Re
 
 
 def groups(found: Sequence[Reach]) -> list[list[Reach]]:
-    """Frontiers that may be compared: one problem, one pair of limits."""
-    by: dict[tuple[Any, ...], list[Reach]] = {}
-    for reach in found:
-        by.setdefault(reach.problem, []).append(reach)
-    return list(by.values())
+    """Frontiers that may be compared, of `reaches`: one problem, one pair of limits."""
+    return [list(group) for _, group in groupby(found, key=attrgetter("problem"))]

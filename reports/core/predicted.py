@@ -105,9 +105,9 @@ class Prediction:
 
 
 @cache
-def counts(path: Path = COUNTS) -> Mapping[str, Any]:
+def counts() -> Mapping[str, Any]:
     """What `audit` counted: by architecture, kernel and width of heads."""
-    return tomllib.loads(path.read_text())
+    return tomllib.loads(COUNTS.read_text())
 
 
 def pairs(tokens: int, rows: int, columns: int) -> int:
@@ -197,10 +197,10 @@ def measured(
 
 @dataclass(frozen=True)
 class Beside:
-    """A prediction, and the seconds that were measured on that board; None where nobody did.
+    """A prediction, and the seconds that were measured on that board; NaN where nobody did.
 
-    ``alone`` are those of the device without the host, NaN where nobody took them; ``over`` what
-    they are over those of `OTHERS`.
+    ``alone`` are those of the device without the host; ``over`` what they are over those of
+    `OTHERS`.
     """
 
     board: str
@@ -208,7 +208,7 @@ class Beside:
     width: int
     tokens: int
     predicted: Prediction
-    measured: float | None
+    measured: float
     alone: float = math.nan
     over: Mapping[str, float] = field(default_factory=dict)
 
@@ -221,7 +221,7 @@ class Beside:
         others = (one.flash2, one.flash3)
         over = ", ".join(f"{seconds / other:.2f}x" for other in others if not math.isnan(other))
         said = f"{time_text(seconds)} ({over}; {one.bound})"
-        if there is None:
+        if math.isnan(there):
             return said, ""
         told = f"{time_text(there)} ({there / seconds:.2f}x of predicted)"
         if not math.isnan(self.alone):
@@ -241,7 +241,7 @@ def beside(devices: Iterable[DeviceRecords], boards: Sequence[Board] = BOARDS) -
             }
             for n in SHOWN:
                 one = predicted(board, width, n, BATCH, HEADS, phase)
-                took, alone = there.get(n, (None, math.nan))
+                took, alone = there.get(n, (math.nan, math.nan))
                 over = {name: alone / of[n][1] for name, of in others.items() if n in of}
                 over = {name: ratio for name, ratio in over.items() if not math.isnan(ratio)}
                 found.append(Beside(board.name, phase, width, n, one, took, alone, over))
@@ -272,7 +272,7 @@ def numbers(found: Iterable[Beside]) -> list[dict[str, Any]]:
             "flash2_seconds": one.predicted.flash2,
             "flash3_seconds": one.predicted.flash3,
             "largest": one.predicted.bound,
-            "measured_seconds": math.nan if one.measured is None else one.measured,
+            "measured_seconds": one.measured,
             "device_seconds": one.alone,
         }
         for one in found
@@ -286,7 +286,7 @@ def table(found: Iterable[Beside]) -> str:
 
 def heading(found: Iterable[Beside]) -> str:
     """Whose numbers they are: nobody's, until a GPU's records are among them."""
-    there = dict.fromkeys(one.board for one in found if one.measured is not None)
+    there = dict.fromkeys(one.board for one in found if not math.isnan(one.measured))
     if not there:
         return "Predicted for GPUs, none of which has run it"
     return f"Predicted for GPUs, and measured on {', '.join(there)}"
@@ -305,20 +305,19 @@ def _long(phase: Phase) -> dict[str, list[Prediction]]:
 
 def sentence() -> str:
     """Where the core is predicted to be within its goals, and what it takes of FlashAttention 3."""
-    said = []
+    said, third, missed = [], [], True
     for phase, goal in GOALS.items():
-        ratios = {name: max(p.seconds / p.flash2 for p in by) for name, by in _long(phase).items()}
+        found = _long(phase)
+        ratios = {name: max(p.seconds / p.flash2 for p in by) for name, by in found.items()}
         within = [name for name, ratio in ratios.items() if ratio <= goal]
         beyond = [f"{name} ({ratio:.2f}x)" for name, ratio in ratios.items() if ratio > goal]
         text = f"{phase} at most {goal:g}x of FlashAttention 2: {', '.join(within) or 'none'}"
         said.append(text + (f"; not {', '.join(beyond)}" if beyond else ""))
-    boards = ", ".join(board.name for board in BOARDS if not math.isnan(board.flash3))
-    third, missed = [], True
-    for phase, goal in GOALS.items():
-        ratios_3 = [p.seconds / p.flash3 for by in _long(phase).values() for p in by]
+        ratios_3 = [p.seconds / p.flash3 for by in found.values() for p in by]
         over = sorted(ratio for ratio in ratios_3 if not math.isnan(ratio))
         third.append(f"{phase} {over[0]:.2f}x to {over[-1]:.2f}x")
         missed = missed and over[0] > goal
+    boards = ", ".join(board.name for board in BOARDS if not math.isnan(board.flash3))
     where = ": where that is installed, and as fast as its paper says, every goal is missed"
     return (
         f"Predicted from {LONG:,} tokens on, board and width of heads: {'; '.join(said)}. Over "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -114,9 +114,8 @@ def read(file: str) -> dict[str, Any]:
 
 
 def size_for(profile: Profile, given: dict[str, Any]) -> Size:
-    """The profile's size with what the reader gave."""
-    known = {field.name for field in fields(Size)}
-    return replace(of_profile(profile), **{k: v for k, v in given.items() if k in known})
+    """The profile's size with what the reader gave (`read`)."""
+    return replace(of_profile(profile), **given)
 
 
 Problem = tuple[int, int, int, str, str]

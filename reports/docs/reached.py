@@ -60,11 +60,9 @@ def _arms(goal: Goal, source: Source) -> Iterator[ModelRuns]:
     for device in source.devices:
         runs = (r for r in device.records if str(r.get("task")).partition("[")[0] == goal.task)
         for one in (m for recipes in tasks_by_recipe(runs) for t in recipes for m in t.models):
-            if one.metric != goal.metric or goal.arm not in ("", one.mechanism):
-                continue
-            if one.best_on_test or len(one.values) < LEAST_REPLICATES:
-                continue
-            yield one
+            asked = one.metric == goal.metric and goal.arm in ("", one.mechanism)
+            if asked and not one.best_on_test and len(one.values) >= LEAST_REPLICATES:
+                yield one
 
 
 def _row(goal: Goal, arms: Sequence[ModelRuns], source: Source) -> dict[str, str]:

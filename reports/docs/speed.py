@@ -16,7 +16,7 @@ from harness.stats import ratio_interval
 from reports.core.costs import Costs
 from reports.core.frontiers import reaches
 from reports.core.page import footed
-from reports.core.source import DeviceRecords, Source, find
+from reports.core.source import PUBLISHED, DeviceRecords, Source, find
 from reports.core.sweeps import LengthSweep, length_of
 from reports.core.tables import markdown, under
 from reports.core.words import bytes_text
@@ -33,13 +33,13 @@ DETERMINISM = "cpu/determinism"
 
 
 def frames(
-    published: Path, journals: Sequence[str], names: Sequence[str], where: Mapping[str, Any]
+    journals: Sequence[str], names: Sequence[str], where: Mapping[str, Any]
 ) -> dict[str, tuple[pd.DataFrame, frozenset[str]]]:
     """Times that fit, and the cases that are verified at their shape, by device."""
     records: dict[str, list[Mapping[str, Any]]] = {}
     for journal in journals:
         # Without records there the table would quietly lose what it is about.
-        for device in find(str(published / journal)).devices:
+        for device in find(str(PUBLISHED / journal)).devices:
             records.setdefault(device.title, []).extend(device.records)
     found = {}
     for title, own in records.items():
@@ -52,10 +52,10 @@ def frames(
     return found
 
 
-def ratio_table(published: Path, declared: Mapping[str, Any]) -> str:
+def ratio_table(declared: Mapping[str, Any]) -> str:
     """A table as ``speed.toml`` declares it: under every device a row for dtype, pass and name."""
     base, names, of = declared["baseline"], declared["names"], declared["columns"]
-    found = frames(published, declared["journals"], [base, *names], declared["where"])
+    found = frames(declared["journals"], [base, *names], declared["where"])
     pieces = []
     for title, (times, verified) in found.items():
         across = sorted(times[of].unique())
@@ -95,10 +95,10 @@ def ratio_cell(times: pd.DataFrame, name: str, baseline: str, verified: frozense
     return f"{ratio_interval(ratios)}{other}"
 
 
-def ratio_tables(published: Path) -> list[tuple[str, str]]:
+def ratio_tables() -> list[tuple[str, str]]:
     """Title and body of every declared table."""
     declared = tomllib.loads(FILE.read_text(encoding="utf-8"))["table"]
-    return [(one["title"], ratio_table(published, one)) for one in declared]
+    return [(one["title"], ratio_table(one)) for one in declared]
 
 
 def timed(source: Source) -> list[Found]:
@@ -143,10 +143,10 @@ def small_table(found: Found) -> str:
     return markdown(under(columns, [a.cells[:4] for a in best.values()]), range(len(columns)))
 
 
-def growth_tables(published: Path) -> list[tuple[str, str]]:
+def growth_tables() -> list[tuple[str, str]]:
     """How time grows with threads and with the batch."""
     pieces = []
-    for device in find(str(published / GROWTH)).devices:
+    for device in find(str(PUBLISHED / GROWTH)).devices:
         measured = Costs(device)
         for what, title in (("threads", "more threads"), ("batch", "larger batches")):
             found = grown(measured.rows, measured.times, what)
@@ -155,9 +155,9 @@ def growth_tables(published: Path) -> list[tuple[str, str]]:
     return pieces
 
 
-def same_bits(published: Path) -> list[tuple[str, str, str]]:
+def same_bits() -> list[tuple[str, str, str]]:
     """Device, sentence and table of what gives the same bits again."""
-    source = find(str(published / DETERMINISM), published, ("determinism",))
+    source = find(str(PUBLISHED / DETERMINISM), kinds=("determinism",))
     return [
         (device.title, bits_sentence(device.records), markdown(rows, range(len(rows[0]))))
         for device in source.devices

@@ -40,9 +40,7 @@ MACHINES = "<!-- machines -->"
 """Where a page's template has the list of those that it names."""
 
 
-def values_of(
-    source: Source, timed: Sequence[Found], plans: Path, published: Path = PUBLISHED
-) -> dict[str, Any]:
+def values_of(source: Source, timed: Sequence[Found], plans: Path) -> dict[str, Any]:
     """All that the templates are filled with.
 
     Parameters
@@ -54,14 +52,14 @@ def values_of(
     """
     claims = Ledger(devices_of("" if source.published else str(source.folders[0])), PlainOutput())
     known = [f for f in timed if f.problem]
-    of_gpus = predicted.beside([*source.devices, *_of_gpus(published)])
+    of_gpus = predicted.beside([*source.devices, *_of_gpus()])
     return {
         "at_sizes": [(f.device.title, f.where, speed.answers_table(f)) for f in known],
         "small": speed.small_table(known[0]) if known else "",
         "frontiers": [(d.title, t) for d in source.devices if (t := speed.frontier_table(d))],
-        "ratios": speed.ratio_tables(published),
-        "growth": speed.growth_tables(published),
-        "bits": speed.same_bits(published),
+        "ratios": speed.ratio_tables(),
+        "growth": speed.growth_tables(),
+        "bits": speed.same_bits(),
         "predicted": {
             "heading": predicted.heading(of_gpus),
             "sentence": predicted.sentence(),
@@ -80,18 +78,18 @@ def values_of(
         "audits": [v for v in claims.verdicts if v.claim.kind == "audit"],
         # Written by the programs that judge them, of their own records beside.
         "goals": [
-            path.read_text("utf-8").rstrip() for path in sorted(published.glob("*/goals*.md"))
+            path.read_text("utf-8").rstrip() for path in sorted(PUBLISHED.glob("*/goals*.md"))
         ],
         **{
-            name.replace("-", "_"): (published / "cpu" / f"{name}.md").read_text("utf-8").rstrip()
+            name.replace("-", "_"): (PUBLISHED / "cpu" / f"{name}.md").read_text("utf-8").rstrip()
             for name in ("calibration", "calibration-statistics")
         },
     }
 
 
-def _of_gpus(published: Path) -> list[DeviceRecords]:
+def _of_gpus() -> list[DeviceRecords]:
     """What GPUs have shown: journals in folders of their own, which no page adds to another's."""
-    packed = sorted(published.glob(f"*/*{PACKED}"))
+    packed = sorted(PUBLISHED.glob(f"*/*{PACKED}"))
     found = (find(str(path).removesuffix(PACKED)) for path in packed if path.parent.name != "cpu")
     return [one for each in found for one in each.devices if one.fingerprint["device"] == "cuda"]
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from harness.experiments.replicates import EXPLORATORY
-from reports.claims.ledger import KINDS, concluded_of, ledger, made_on, score_by_machine, shown
+from reports.claims.ledger import KINDS, ledger, made_on, score_by_machine, shown
 from reports.claims.printed import load_all
 from reports.claims.record import SORTS, whose_text
 from reports.claims.verdict import ANSWERS, RATIOS, Verdict
@@ -47,9 +47,7 @@ class Ledger(SourcePage):
     @cached_property
     def verdicts(self) -> list[Verdict]:
         """All of them, in the order of the claims."""
-        records = {d.key: d.records for d in self.source.devices}
-        concluded = concluded_of(self.source)
-        return ledger(records, self.tables, page_of=page_of(self.source), concluded=concluded)
+        return ledger(self.source.devices, self.tables, page_of=page_of(self.source))
 
     @cached_property
     def listed(self) -> list[Verdict]:

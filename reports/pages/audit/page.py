@@ -153,7 +153,7 @@ class Audit:
     @cached_property
     def audits(self) -> list[Verdict]:
         """All audit claims with their verdicts; no records are needed."""
-        return [v for v in ledger({}) if v.claim.kind == "audit"]
+        return [v for v in ledger(()) if v.claim.kind == "audit"]
 
     def _of(self, section: str) -> list[Verdict]:
         mine = [v for v in self.audits if v.claim.query in QUERIES[section]]

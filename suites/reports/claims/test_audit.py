@@ -14,7 +14,7 @@ from reports.claims.record import load_claims
 from reports.claims.verdict import Verdict
 from suites.support.made_up_records import claim
 
-AUDITED = {v.id: v for v in ledger({}) if v.claim.kind == "audit"}
+AUDITED = {v.id: v for v in ledger(()) if v.claim.kind == "audit"}
 
 
 def verdict(name: str) -> Verdict:

@@ -15,9 +15,10 @@ from harness.train.task import tasks
 from reports.claims.device import alternatives, first_fitting, parse
 from reports.claims.ledger import AUDITS, PAGES, QUERIES, ledger, score, score_lines, shown
 from reports.claims.printed import PAPERS, PrintedNumber, load_all, published
-from reports.claims.record import FILE, load_claims, whose_text
+from reports.claims.record import load_claims, whose_text
 from reports.claims.verdict import region
 from reports.contents import NOTEBOOKS
+from suites.reports.claims.conftest import BASE, OURS, SIZE, devices
 from suites.support.made_up_records import case, claim, exact, timed
 
 CLAIMS = load_claims()
@@ -179,6 +180,9 @@ def test_a_family_is_shared(tmp_path: Path) -> None:
     assert (x.place, y.place) == ("p", "q")
 
 
+UNTESTABLE = 'id = "x", statement = "X.", kind = "not testable", why = "w"'
+
+
 @pytest.mark.parametrize(
     ("claims", "message"),
     [
@@ -188,6 +192,11 @@ def test_a_family_is_shared(tmp_path: Path) -> None:
         ('{ id = "x", statement = "X.", kind = "guessed" }', "x is 'guessed'"),
         ('{ id = "x", statement = "X.", kind = "not testable" }', "needs a why"),
         ('{ id = "x", statement = "X.", query = "" }', "needs a query"),
+        (f"{{ {UNTESTABLE} }}", "x lacks None; .* lacks one of hardware, data, not built"),
+        (f'{{ {UNTESTABLE}, lacks = "time" }}', "x lacks 'time'"),
+        ('{ id = "x", statement = "X.", lacks = "data" }', "x lacks 'data'; .* all else nothing"),
+        ('{ id = "x", statement = "X.", whose = "nobody" }', "x is of 'nobody'; use paper"),
+        ('{ id = "x", statement = "X.", same_as = "y" }', "is the same as y: no claim"),
         ('{ id = "x", statement = "X.", parameters = { second = "$B" } }', r"unknown name \$B"),
     ],
 )
@@ -217,14 +226,7 @@ SOME = [
     claim(
         "time_ratio",
         name="four",
-        parameters={
-            "first": "mtsa.algorithm1@8",
-            "second": "multi_head.sdpa@8",
-            "batch": 64,
-            "length": 64,
-            "width_in": 300,
-            "phase": "training",
-        },
+        parameters={"first": f"{OURS}@8", "second": f"{BASE}@8", **SIZE},
         tolerance={"at_most": 1.5},
     ),
     claim(
@@ -243,12 +245,12 @@ SOME = [
 ]
 
 
-SECONDS = {case("mtsa.algorithm1", 64): 1.2, case("multi_head.sdpa", 64): 1.0}
+SECONDS = {case(OURS, 64): 1.2, case(BASE, 64): 1.0}
 RECORDS = [exact("a"), exact("b", "wrong"), *timed(SECONDS)]
 
 
 def test_the_score_counts_every_claim_once_and_sums_no_kinds() -> None:
-    verdicts = ledger({"d": RECORDS}, claims=SOME)
+    verdicts = ledger(devices(d=RECORDS), claims=SOME)
     assert score_lines(verdicts, {"d": "D"}) == [
         "audit: 1 reproduced",
         "exact: 1 reproduced, 1 not reproduced",
@@ -268,7 +270,7 @@ def test_the_score_counts_every_claim_once_and_sums_no_kinds() -> None:
 
 
 def test_what_a_late_declaration_settles_is_counted_as_exploratory() -> None:
-    (first, *_) = ledger({"d": RECORDS}, claims=SOME)
+    (first, *_) = ledger(devices(d=RECORDS), claims=SOME)
     late = replace(first, reason="exploratory: a is better than b")
     assert (first.said, late.said) == ("reproduced", "reproduced (exploratory)")
     against = replace(late, verdict="not reproduced", direction="opposite")
@@ -282,7 +284,7 @@ def test_what_is_no_claim_of_the_paper_or_counted_already_is_told_and_not_counte
     change: dict[str, Any],
 ) -> None:
     own = [replace(one, **change) if one.id in ("two", "four") else one for one in SOME]
-    verdicts = ledger({"d": RECORDS}, claims=own)
+    verdicts = ledger(devices(d=RECORDS), claims=own)
     assert len(verdicts) == len(SOME)
     found = score(verdicts, "d")
     assert found["exact"] == {"reproduced": 1}
@@ -308,27 +310,15 @@ def test_a_stress_test_of_arithmetic_is_no_accuracy_and_counted_once() -> None:
     """It trains nothing; and what it finds wrong is a finding, no check of ours that fails."""
     one = claim("exact", name="stress", parameters={"check": "a"})
     other = claim("exact", name="stressed", parameters={"check": "b"})
-    verdicts = ledger({"d": RECORDS, "e": RECORDS}, claims=[one, other])
+    verdicts = ledger(devices(d=RECORDS, e=RECORDS), claims=[one, other])
     lines = score_lines(verdicts, {"d": "Fast", "e": "Slow"})
     assert lines == ["exact: 1 reproduced, 1 not reproduced"]
     assert [v.id for v in shown(verdicts)] == ["stress", "stressed"]
     assert not any(v.failed_exactly or v.direction for v in verdicts)
 
 
-def test_what_is_not_testable_says_what_is_lacking(tmp_path: Path) -> None:
-    given = FILE.read_text(encoding="utf-8")
-    for one, other in (('lacks = "data"\n', ""), ('lacks = "data"', 'lacks = "time"')):
-        (tmp_path / "claims.toml").write_text(given.replace(one, other, 1), encoding="utf-8")
-        with pytest.raises(UsageError, match="lacks one of hardware, data, not built"):
-            load_claims(tmp_path / "claims.toml")
-    wrong = given.replace('same_as = "mtsa-2-multi-cnn"', 'same_as = "no-such"', 1)
-    (tmp_path / "claims.toml").write_text(wrong, encoding="utf-8")
-    with pytest.raises(UsageError, match="is the same as no-such: no claim"):
-        load_claims(tmp_path / "claims.toml")
-
-
 def test_without_records_audits_are_settled_all_the_same() -> None:
-    verdicts = ledger({})
+    verdicts = ledger(())
     assert len(verdicts) == len(CLAIMS)
     assert not any(v.failed_exactly for v in verdicts)
     found = score(verdicts)

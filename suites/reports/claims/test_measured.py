@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,28 +16,9 @@ from reports.claims.ledger import ledger
 from reports.claims.record import Claim, load_claims
 from reports.claims.verdict import Verdict
 from reports.core.recipes import recipe_of
+from suites.reports.claims.conftest import ABOVE, ASKED, BASE, OURS, SIZE, accuracy, devices, judged
 from suites.support.command_line import ROOT
-from suites.support.made_up_records import case, claim, exact, timed, trained
-
-OURS, BASE = "mtsa.algorithm1", "multi_head.sdpa"
-SIZE: dict[str, Any] = {"batch": 64, "length": 64, "width_in": 300, "phase": "training"}
-
-
-def judged(
-    query: str,
-    records: Iterable[Mapping[str, Any]],
-    tolerance: Mapping[str, Any],
-    published: float | None = None,
-    kind: Any = "measured",
-    **parameters: Any,
-) -> Verdict:
-    """The one verdict on a made-up claim."""
-    printed = {} if published is None else {"value": published}
-    one = claim(query, kind, parameters=parameters, published=printed, tolerance=tolerance)
-    (found,) = ledger({"d": list(records)}, claims=[one])
-    assert found.device == "d"
-    return found
-
+from suites.support.made_up_records import case, claim, exact, record, timed, trained
 
 SEEDS = (0.80, 0.82, 0.79, 0.85, 0.81, 0.83)
 
@@ -48,26 +28,19 @@ def runs(gain: float, spread: float = 0.002, count: int = 6, **more: Any) -> lis
     return [*trained("mtsa.algorithm1", ours, **more), *trained(BASE, SEEDS[:count], **more)]
 
 
-ACCURACY: dict[str, Any] = {
-    "first": ["mtsa_released", "mtsa"],
-    "second": "multi_head",
-    "task": "trec",
-}
-
-
 MSE: dict[str, Any] = {"task": "sick_relatedness", "metric": "mse"}
 
 
 @pytest.mark.parametrize(
     ("records", "tolerance", "more", "value", "answer"),
     [
-        (runs(0.02), {"positive": True}, {}, 2.0, "reproduced"),
-        (runs(-0.02), {"positive": True}, {}, -2.0, "not reproduced"),
-        (runs(0.0005), {"positive": True}, {}, 0.05, "undecided"),
-        (runs(0.05, count=4), {"positive": True}, {}, 5.0, "undecided"),
+        (runs(0.02), ABOVE, {}, 2.0, "reproduced"),
+        (runs(-0.02), ABOVE, {}, -2.0, "not reproduced"),
+        (runs(0.0005), ABOVE, {}, 0.05, "undecided"),
+        (runs(0.05, count=4), ABOVE, {}, 5.0, "undecided"),
         (runs(0.0005), {"margin": 1.0}, {}, 0.05, "reproduced"),
         (runs(0.05), {"margin": 1.0}, {}, 5.0, "not reproduced"),
-        (runs(-0.02, **MSE), {"positive": True}, MSE, 0.02, "reproduced"),
+        (runs(-0.02, **MSE), ABOVE, MSE, 0.02, "reproduced"),
     ],
     ids=["better", "worse", "near", "few seeds", "equivalent", "not so", "a lower error"],
 )
@@ -78,7 +51,7 @@ def test_an_accuracy_is_judged_paired_by_seed(
     value: float,
     answer: str,
 ) -> None:
-    v = judged("accuracy_difference", records, tolerance, **{**ACCURACY, **more})
+    v = accuracy(records, tolerance=tolerance, **more)
     assert v.verdict == answer, v.reason
     assert v.value == pytest.approx(value)  # in points
     # Seeds differ by points, their differences little.
@@ -92,7 +65,7 @@ def test_an_accuracy_is_judged_paired_by_seed(
 def test_replicates_that_all_differ_by_the_same_are_judged_by_their_signs(gain: float) -> None:
     """Five can't be told from chance by them, six can: their interval is a point."""
     for count in (5, 6):
-        v = judged("accuracy_difference", runs(gain, 0.0, count), {"positive": True}, **ACCURACY)
+        v = accuracy(runs(gain, 0.0, count))
         assert v.verdict == ("reproduced" if gain and count == 6 else "undecided"), v.reason
         p = 2 / 2**count if gain else 1
         assert f"; p = {p:.2g};" in v.reason
@@ -102,18 +75,18 @@ def test_the_preferred_form_stands_before_one_with_more_seeds() -> None:
     """Claims that are judged together are to be about one model."""
     many = runs(-0.02)
     wanted = trained("mtsa_released.algorithm1", [v + 0.02 for v in SEEDS[:5]])
-    v = judged("accuracy_difference", [*many, *wanted], {"positive": True}, **ACCURACY)
+    v = accuracy([*many, *wanted])
     assert v.value == pytest.approx(2.0)
     assert "5 paired seeds" in v.reason
     few = trained("mtsa_released.algorithm1", [v + 0.02 for v in SEEDS[:4]])
-    v = judged("accuracy_difference", [*many, *few], {"positive": True}, **ACCURACY)
+    v = accuracy([*many, *few])
     assert v.value == pytest.approx(-2.0)
 
 
 def test_only_runs_of_one_recipe_are_compared() -> None:
     ours = trained("mtsa.algorithm1", [v + 0.05 for v in SEEDS], width=300)
     other = trained(BASE, SEEDS, width=600)
-    v = judged("accuracy_difference", [*ours, *other], {"positive": True}, **ACCURACY)
+    v = accuracy([*ours, *other])
     assert v.wants_records
     assert "attnbench compare mtsa_released multi_head --task trec" in v.reason
 
@@ -123,21 +96,19 @@ def test_of_recipes_with_as_many_runs_the_tasks_common_one_counts(turned: bool) 
     assert task("trec").recipe.width == 300
     mine, other = runs(0.02), runs(-0.02, width=600)
     records = [*other, *mine] if turned else [*mine, *other]
-    v = judged("accuracy_difference", records, {"positive": True}, **ACCURACY)
+    v = accuracy(records)
     assert v.value == pytest.approx(2.0)
     fewer = [r for r in records if (r["recipe"]["width"], r["seed"]) != (300, 5)]
-    v = judged("accuracy_difference", fewer, {"positive": True}, **ACCURACY)
+    v = accuracy(fewer)
     assert v.value == pytest.approx(-2.0)
 
 
 def test_options_of_a_model_must_be_those_of_the_claim() -> None:
     records = [*runs(0.02), *trained("mtsa.algorithm1[token2token=False]", SEEDS)]
-    where = {**ACCURACY, "second": "mtsa[token2token=false]"}
-    v = judged("accuracy_difference", records, {"positive": True}, **where)
+    v = accuracy(records, second="mtsa[token2token=false]")
     assert v.verdict == "reproduced"
     assert "mtsa.algorithm1[token2token=False]" in v.reason
-    where = {**ACCURACY, "second": "mtsa[source2token=false]"}
-    assert judged("accuracy_difference", records, {"positive": True}, **where).wants_records
+    assert accuracy(records, second="mtsa[source2token=false]").wants_records
 
 
 @pytest.mark.parametrize("staged", [False, True])
@@ -153,6 +124,7 @@ def test_seconds_per_epoch_are_of_those_in_which_it_samples(staged: bool) -> Non
     v = judged("epoch_ratio", records, {"factor": 1.5}, 0.21, **where)
     assert v.value == pytest.approx(0.2)
     assert v.verdict == "reproduced"
+    assert v.hardware == "", "of a device that was only trained on nothing tells its class"
     beside = [{**r, "workers": 2} if r["seed"] < 2 else r for r in records]
     v = judged("epoch_ratio", beside, {"factor": 1.5}, 0.21, **where)
     assert v.verdict == "undecided", "they slow each other"
@@ -169,18 +141,17 @@ def test_runs_on_other_data_are_not_paired() -> None:
     mine = [{**r, "data": "a corpus"} for r in first]
     for data, paired in (("a corpus", True), ("another of that name", False)):
         other = [{**r, "data": data} for r in trained("multi_head.sdpa", SEEDS)]
-        v = judged("accuracy_difference", [*mine, *other], {"positive": True}, **ACCURACY)
+        v = accuracy([*mine, *other])
         assert v.wants_records != paired
     assert recipe_of(mine[0]) != recipe_of(next(second))
 
 
 def test_a_policy_that_leaves_nothing_out_decides_nothing_of_selecting() -> None:
-    where = {**ACCURACY, "first": ["resan"]}
     better = [v + 0.2 for v in SEEDS]
     for share, verdict in ((0.6, "reproduced"), (0.995, "undecided")):
         mine = trained("resan.gathered", better, selected=(share, 1.0))
         other = trained("multi_head.sdpa", SEEDS)
-        v = judged("accuracy_difference", [*mine, *other], {"positive": True}, **where)
+        v = accuracy([*mine, *other], first=["resan"])
         assert v.verdict == verdict, v.reason
         assert ("nothing of selecting" in v.reason) == (share > 0.9)
 
@@ -190,15 +161,15 @@ def test_shares_of_what_is_selected() -> None:
     where: dict[str, Any] = {"first": ["resan", "resa"], "task": "trec"}
     for i, r in enumerate(records):
         r["selected"]["heads"] += 0.01 * i
-    v = judged("selected_shares", records, {"positive": True}, **where)
+    v = judged("selected_shares", records, **where)
     assert v.verdict == "reproduced"
     assert v.value == pytest.approx(17.5)
     wider = list(trained("resan.gathered", SEEDS, selected=(0.6, 0.4), width=600))
     for both in ([*records, *wider], [*wider, *records]):  # by one recipe, the common one
-        v = judged("selected_shares", both, {"positive": True}, **where)
+        v = judged("selected_shares", both, **where)
         assert v.value == pytest.approx(17.5)
         assert "6 seeds" in v.reason
-    assert judged("selected_shares", runs(0.0), {"positive": True}, **where).wants_records
+    assert judged("selected_shares", runs(0.0), **where).wants_records
 
 
 @pytest.mark.parametrize(
@@ -225,14 +196,7 @@ def test_exact_claims_are_records_or_parts_of_one(verdict: str, answer: str) -> 
 def test_an_ablation_is_compared_with_the_form_it_is_of() -> None:
     level = {"mtsa_released.fused": 0.2, "mtsa.fused": 0.1, "mtsa.fused[masks=none]": 0.0}
     records = [r for m, more in level.items() for r in trained(m, [v + more for v in SEEDS])]
-    v = judged(
-        "accuracy_difference",
-        records,
-        {"positive": True},
-        task="trec",
-        first=["mtsa_released", "mtsa"],
-        second=["mtsa_released[masks=none]", "mtsa[masks=none]"],
-    )
+    v = accuracy(records, second=["mtsa_released[masks=none]", "mtsa[masks=none]"])
     assert v.value == pytest.approx(10), "in points; 20 would be masks and another program"
     cost = {
         case("mtsa_released.fused", 64): 9.0,
@@ -255,20 +219,9 @@ def looked(
     model: str, mean: float, sentences: int, at: str = "2026-01-01", seed: int = 0
 ) -> dict[str, Any]:
     spread = {"mean": mean, "sd": 0.2, "sentences": sentences}
-    return {
-        "kind": "attention",
-        "status": "ok",
-        "key": f"{model} {at}",
-        "case": f"{model} trec seed {seed}",
-        "model": model,
-        "task": "trec",
-        "seed": seed,
-        "at": at,
-        "code": "c",
-        "fingerprint": "d",
-        "contrast": {"source2token_scores": spread},
-        "stop_words": {"selected_neither": spread},
-    }
+    where: dict[str, Any] = {"model": model, "task": "trec", "seed": seed, "at": at}
+    contrast, stop_words = {"source2token_scores": spread}, {"selected_neither": spread}
+    return record("attention", model, **where, contrast=contrast, stop_words=stop_words)
 
 
 CONTRAST: dict[str, Any] = {"first": ["mtsa"], "number": "source2token_scores"}
@@ -322,9 +275,9 @@ def test_a_policy_that_selects_everything_says_nothing_of_stop_words() -> None:
 
 def test_the_newest_look_counts_and_none_says_how() -> None:
     records = [looked(OURS, -1.0, 100), looked(OURS, 1.0, 100, at="2026-01-02")]
-    v = judged("content_over_stop_words", records, {"positive": True}, **CONTRAST)
+    v = judged("content_over_stop_words", records, **CONTRAST)
     assert v.value == 1.0
-    v = judged("content_over_stop_words", runs(0.0), {"positive": True}, **CONTRAST)
+    v = judged("content_over_stop_words", runs(0.0), **CONTRAST)
     assert v.verdict == "not testable here"
     assert "attnbench train mtsa --task trec --look" in v.reason
 
@@ -333,10 +286,14 @@ def claimed(task: str, family: int = 0, **tolerance: Any) -> Claim:
     return claim(
         "accuracy_difference",
         name=f"{task}-{family}",
-        parameters={**ACCURACY, "task": task},
-        tolerance=tolerance or {"positive": True},
+        parameters={**ASKED, "task": task},
+        tolerance=tolerance or ABOVE,
         family=family,
     )
+
+
+def together(records: list[dict[str, Any]], *claims: Claim) -> list[Verdict]:
+    return ledger(devices(d=records), claims=claims)
 
 
 BARELY = 0.0025
@@ -346,25 +303,28 @@ BARELY = 0.0025
 @pytest.mark.parametrize("gain", [BARELY, -BARELY])
 def test_claims_that_a_paper_makes_together_are_tested_together(gain: float) -> None:
     records = [*runs(gain), *runs(gain, task="sst5")]
-    (alone,) = ledger({"d": records}, claims=[claimed("trec")])
+    (alone,) = together(records, claimed("trec"))
     assert alone.verdict == ("reproduced" if gain > 0 else "not reproduced")
-    both = ledger({"d": records}, claims=[claimed("trec"), claimed("sst5")])
+    both = together(records, claimed("trec"), claimed("sst5"))
     assert [v.verdict for v in both] == ["undecided"] * 2
     assert "Holm over the 2 claims made together" in both[0].reason
     assert "p = 0.076, no longer significant" in both[0].reason
     assert (both[0].low, both[0].high) == (alone.low, alone.high)
+    # Of one claim on two devices there is nothing to correct.
+    twice = ledger(devices(d=records, e=records), claims=[claimed("trec")])
+    assert [v.verdict for v in twice] == [alone.verdict] * 2
     # Not measured, or claimed elsewhere: each stands by itself.
-    apart = ledger({"d": records}, claims=[claimed("trec"), claimed("mpqa"), claimed("sst5", 1)])
+    apart = together(records, claimed("trec"), claimed("mpqa"), claimed("sst5", 1))
     assert [v.verdict for v in apart] == [alone.verdict, "not testable here", alone.verdict]
 
 
 def test_what_is_sure_stays_so_among_others() -> None:
     records = [*runs(0.02), *runs(BARELY, task="sst5"), *runs(0.0002, task="mpqa")]
-    found = ledger({"d": records}, claims=[claimed(t) for t in ("trec", "sst5", "mpqa")])
+    found = together(records, *(claimed(t) for t in ("trec", "sst5", "mpqa")))
     assert [v.verdict for v in found] == ["reproduced", "undecided", "undecided"]
     # An equality is no test against zero, and adds nothing to correct for.
     both = [claimed("trec", margin=5.0), claimed("sst5")]
-    assert [v.verdict for v in ledger({"d": records}, claims=both)] == ["reproduced"] * 2
+    assert [v.verdict for v in together(records, *both)] == ["reproduced"] * 2
 
 
 def planned(task: str) -> list[str]:

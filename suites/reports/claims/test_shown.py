@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -43,24 +44,30 @@ def some(equality: str = "ok") -> list[dict[str, Any]]:
     ]
 
 
-def told(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, Any]:
-    file = folder / "out.json"
-    code = command(["claims", "--journal", str(folder / "journal"), "--json", str(file)])
-    return code, capsys.readouterr().out, json.loads(file.read_text())
+Told = Callable[..., tuple[int, list[str], Any]]
 
 
-def verdicts_of(told_json: Any) -> dict[str, str]:
-    return {c["id"]: c["verdict"] for c in told_json["claims"]}
+@pytest.fixture
+def told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Told:
+    """What the command answers where machines of these names have more records: its exit code,
+    lines and JSON.
+    """
+    journal, file = tmp_path / "journal", tmp_path / "out.json"
+
+    def answered(**records: Iterable[dict[str, Any]]) -> tuple[int, list[str], Any]:
+        for name, its in records.items():
+            write(journal, name, its)
+        code = command(["claims", "--journal", str(journal), "--json", str(file)])
+        return code, capsys.readouterr().out.splitlines(), json.loads(file.read_text())
+
+    return answered
 
 
-def test_claims_are_printed_with_their_score(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write(tmp_path / "journal", "Fast", some())
-    code, out, told_json = told(tmp_path, capsys)
+def test_claims_are_printed_with_their_score(told: Told) -> None:
+    code, lines, told_json = told(Fast=some())
     assert code == 0
-    assert "reproduced        Algorithm 1 gives the output of eq. 13." in out
-    line = next(line for line in out.splitlines() if line.startswith("exact: "))
+    assert "reproduced        Algorithm 1 gives the output of eq. 13." in lines
+    line = next(line for line in lines if line.startswith("exact: "))
     assert line == f"exact: 2 reproduced, {EXACT - 2} not measured yet"
     by_id = {c["id"]: c for c in told_json["claims"]}
     assert len(by_id) == TOTAL
@@ -79,47 +86,35 @@ def test_claims_are_printed_with_their_score(
     assert by_id["mtsa-4-measured-time-multi-cnn"]["same_as"] == "mtsa-3-epoch-multi-cnn"
 
 
-def test_a_measured_claim_that_fails_is_no_error(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_measured_claim_that_fails_is_no_error(told: Told) -> None:
     """In a journal that holds but one check of ``verify`` beside it."""
     bad = [*timed({OURS: 9.0, BASE: 1.0}), *peaks({OURS: [1.0] * 3, BASE: [9.0] * 3})]
-    write(tmp_path / "journal", "Fast", [LAYERS, *bad])
-    code, _, told_json = told(tmp_path, capsys)
+    code, _, told_json = told(Fast=[LAYERS, *bad])
     assert code == 0
     assert not told_json["published"]
-    verdicts = verdicts_of(told_json)
+    verdicts = {c["id"]: c["verdict"] for c in told_json["claims"]}
     assert verdicts["mtsa-3-epoch-multi-head"] == "not reproduced"
     assert verdicts["mtsa-2-multi-head"] == "not reproduced"
     assert verdicts["multi-scale-17-layer-2"] == "reproduced"
     assert verdicts["mtsa-1-output"] == "not testable here"
 
 
-def test_an_exact_claim_that_fails_is_exit_code_1_and_each_device_has_a_score(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write(tmp_path / "journal", "Fast", some())
-    write(tmp_path / "journal", "Slow", some("wrong"))
-    code, out, told_json = told(tmp_path, capsys)
+def test_an_exact_claim_that_fails_is_exit_code_1_and_each_device_has_a_score(told: Told) -> None:
+    code, lines, told_json = told(Fast=some(), Slow=some("wrong"))
     assert code == 1
     assert told_json["failed"] == ["mtsa-1-output", "mtsa-1-gradients"]
-    assert "mtsa-1-output fails" in out
+    assert any(line.startswith("mtsa-1-output fails") for line in lines)
     assert len(told_json["score"]) == 2
-    lines = [line for line in out.splitlines() if line.startswith("exact, on ")]
-    assert sorted(line.split()[2] for line in lines) == ["Fast", "Slow", "none"]
-    assert sum(line.startswith("audit: ") for line in out.splitlines()) == 1  # needs no records
+    exactly = [line for line in lines if line.startswith("exact, on ")]
+    assert sorted(line.split()[2] for line in exactly) == ["Fast", "Slow", "none"]
+    assert sum(line.startswith("audit: ") for line in lines) == 1  # needs no records
 
 
-def test_an_exact_claim_has_one_line_where_all_devices_agree(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write(tmp_path / "journal", "Fast", some())
-    write(tmp_path / "journal", "Slow", some())
-    lines = told(tmp_path, capsys)[1].splitlines()
+def test_an_exact_claim_has_one_line_where_all_devices_agree(told: Told) -> None:
+    _, lines, _ = told(Fast=some(), Slow=some())
     assert sum("Algorithm 1 gives the output of eq. 13." in line for line in lines) == 1
     assert sum("MTSA needs 1.2x the memory" in line for line in lines) == 2
-    write(tmp_path / "journal", "Wrong", some("wrong"))
-    lines = told(tmp_path, capsys)[1].splitlines()
+    _, lines, _ = told(Wrong=some("wrong"))
     assert sum("Algorithm 1 gives the output of eq. 13." in line for line in lines) == 2
 
 
@@ -132,13 +127,10 @@ LAYERS = exact("heads per scale", parts={f"layer {i}": {"verdict": "ok"} for i i
     ids=["one tried nothing", "each tried some"],
 )
 def test_exact_claims_need_no_device_and_one_that_measured_nothing_of_a_sort_is_silent(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], slow: Any, count: int, costs: set[str]
+    told: Told, slow: Any, count: int, costs: set[str]
 ) -> None:
     """What mathematics says is counted together where all that tried it agree."""
-    write(tmp_path / "journal", "Fast", some())
-    write(tmp_path / "journal", "Slow", slow)
-    _, out, told_json = told(tmp_path, capsys)
-    lines = out.splitlines()
+    _, lines, told_json = told(Fast=some(), Slow=slow)
     exactly = [line for line in lines if "exact: " in line]
     assert exactly == [f"exact: {count} reproduced, {EXACT - count} not measured yet"]
     # What none of them has measured is counted once.

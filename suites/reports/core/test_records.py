@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,20 @@ from reports.core.recipes import trained_alike
 from reports.core.sentences import closing
 from reports.core.source import DeviceRecords, _gone_on, facts, find
 from reports.core.sweeps import sweeps
-from reports.core.trained import trained_tasks
+from reports.core.trained import TaskRuns, trained_tasks
 from suites.support import comparisons
 from suites.support.report_records import BASE, MINE, attention, fingerprint, frontier, write
+
+
+def on_task(name: str, records: Iterable[Mapping[str, Any]]) -> TaskRuns:
+    """What was trained on a task."""
+    (found,) = (t for t in trained_tasks(records) if t.name == name)
+    return found
+
+
+def on_corpora(records: Iterable[Mapping[str, Any]]) -> list[TaskRuns]:
+    """On CR and TREC, without the synthetic task."""
+    return [t for t in trained_tasks(records) if "mirrored" not in t.name]
 
 
 def test_runs_are_of_the_machine_that_made_them_wherever_they_are_shown() -> None:
@@ -113,16 +124,16 @@ def test_of_recipes_with_as_many_mechanisms_the_common_one_is_shown(device: Devi
     others = [
         {**r, "recipe": {**usual, "dropout": 0.77}} for r in device.records if r["kind"] == "run"
     ]
-    (before,) = [t for t in trained_tasks(others) if t.name == "trec"]
+    before = on_task("trec", others)
     own = list({m.mechanism: m for m in before.models}.values())
     again = [{**m.runs[0], "recipe": usual, "key": f"usual {m.model}"} for m in own]
     variant = {**own[0].runs[0], "model": f"{own[0].model}[scale_t=identity]", "key": "variant"}
-    (both,) = [t for t in trained_tasks([*others, variant, *again]) if t.name == "trec"]
+    both = on_task("trec", [*others, variant, *again])
     assert {m.model: len(m.runs) for m in both.models} == dict.fromkeys([m.model for m in own], 1)
-    (fewer,) = [t for t in trained_tasks([*others, *again[1:]]) if t.name == "trec"]
+    fewer = on_task("trec", [*others, *again[1:]])
     assert fewer.models == before.models
     nothing = [{**r, "recipe": None, "key": f"{r['key']} nothing"} for r in others]
-    (unknown,) = [t for t in trained_tasks([*nothing, *again]) if t.name == "trec"]
+    unknown = on_task("trec", [*nothing, *again])
     assert unknown.models == both.models
     alone = [r for r in again if r["model"] == own[0].model]
     variants = [
@@ -154,8 +165,7 @@ def test_folds_that_are_missing_do_not_change_how_far_training_sets_overlap(
 
 
 def test_models_without_common_replicates_are_not_compared(device: DeviceRecords) -> None:
-    (trec,) = [t for t in trained_tasks(device.records) if t.name == "trec"]
-    (cr,) = [t for t in trained_tasks(device.records) if t.name == "cr"]
+    trec, cr = (on_task(name, device.records) for name in ("trec", "cr"))
     assert against(trec.models[0], cr.models[0]) is None
 
 
@@ -190,7 +200,7 @@ def test_a_device_knows_what_others_had_trained_before_it_declared(tmp_path: Pat
     ((one,),) = (d.conclusions for d in source.devices if d.fingerprint["model"] == "Here")
     assert one.comparisons[0].exploratory
     claims = [c for c in load_claims() if c.parameters.get("task") == "trec"]
-    said = ledger({d.key: d.records for d in source.devices}, claims=claims)
+    said = ledger(source.devices, claims=claims)
     assert any(v.reason.startswith("exploratory: mtsa.fused is better") for v in said)
 
 
@@ -240,7 +250,7 @@ def test_older_code_of_a_frontier_is_left_out(device: DeviceRecords) -> None:
 def test_models_are_ranked_over_the_corpora_that_have_them_trained_alike(
     device: DeviceRecords,
 ) -> None:
-    corpora = [t for t in trained_tasks(device.records) if "mirrored" not in t.name]
+    corpora = on_corpora(device.records)
     names, found = tied(corpora, "multi_head")
     assert names == ["cr", "trec"]
     ranks = []
@@ -252,7 +262,7 @@ def test_models_are_ranked_over_the_corpora_that_have_them_trained_alike(
     assert found.omnibus.ranks == {m: statistics.fmean(r[m] for r in ranks) for m in models}
     # A seed that one model lacks counts for none; without a corpus in common nobody is ranked.
     lost = [r for r in device.records if r.get("key") != f"{MINE} trec 5"]
-    fewer = [t for t in trained_tasks(lost) if "mirrored" not in t.name]
+    fewer = on_corpora(lost)
     assert tied(fewer, "multi_head")[0] == names
     assert tied(corpora[:1], "multi_head") == ([], None)
     assert tied(corpora, "nobody") == ([], None)
@@ -268,10 +278,7 @@ def test_a_model_that_was_trained_more_is_not_ranked_there(device: DeviceRecords
 
     runs = [dict(r) for r in device.records if r["kind"] == "run"]
     unlike = [told(r) if r["task"] == "cr" else r for r in runs]
-    before, after = (
-        tied([t for t in trained_tasks(some) if "mirrored" not in t.name], "multi_head")[1]
-        for some in (runs, unlike)
-    )
+    before, after = (tied(on_corpora(some), "multi_head")[1] for some in (runs, unlike))
     assert before.omnibus.ranks.keys() - after.omnibus.ranks.keys() == {MINE}
 
 

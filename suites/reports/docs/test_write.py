@@ -13,7 +13,7 @@ import pytest
 from harness import cli
 from harness.errors import UsageError
 from reports.core.page import says, together
-from reports.core.source import PUBLISHED, find
+from reports.core.source import find
 from reports.core.sweeps import LengthSweep
 from reports.docs import speed, write
 from reports.docs.plain import PlainOutput, text_of
@@ -28,8 +28,8 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "pyproject.toml").write_text("")
     (tmp_path / "README.md").write_text(f"# before\n{write.BEGIN}\noutdated\n{write.END}\nafter\n")
     write_everything(tmp_path / "journal")
-    monkeypatch.setattr(speed, "ratio_tables", lambda published: [("Layers", "| a |")])
-    monkeypatch.setattr(speed, "growth_tables", lambda published: [])
+    monkeypatch.setattr(speed, "ratio_tables", lambda: [("Layers", "| a |")])
+    monkeypatch.setattr(speed, "growth_tables", lambda: [])
     return tmp_path
 
 
@@ -129,7 +129,7 @@ def test_sentences_and_tables_of_a_page_are_paragraphs_of_markdown() -> None:
 
 def test_a_ratio_that_is_not_verified_or_failed_has_no_number() -> None:
     names = base, mine = "core_dot.sdpa", "core_mtsa.fused"
-    ((times, verified),) = speed.frames(PUBLISHED, ("cpu/cores",), names, {}).values()
+    ((times, verified),) = speed.frames(("cpu/cores",), names, {}).values()
     at = times[(times["length"] == 2048) & (times["dtype"] == "f32")]
     at = at[at["phase"] == "forward"]
     assert speed.ratio_cell(at, mine, base, verified) == "0.64x [0.48, 0.86]"

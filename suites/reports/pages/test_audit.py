@@ -34,7 +34,7 @@ def test_the_numbers_are_those_of_the_printed_lines() -> None:
 
 
 def audited() -> dict[str, Verdict]:
-    return {v.id: v for v in ledger({}) if v.claim.query == "welch" and v.claim.paper == "mtsa"}
+    return {v.id: v for v in ledger(()) if v.claim.query == "welch" and v.claim.paper == "mtsa"}
 
 
 def test_means_are_judged_by_welch_with_holm_against_the_printed_runner_up() -> None:
