@@ -332,7 +332,10 @@ def test_an_average_is_exploratory_where_one_of_its_own_runs_was_early() -> None
         {**r, **early} if (r.get("model"), r.get("task")) == (MS, TASKS[0]) else r for r in WHOLE
     ]
     assert over("multi_scale_transformer", "multi_head", seen).said == "reproduced (exploratory)"
-    assert not over("bi_lstm", "multi_head", seen).reason.startswith("exploratory")
+    other = over("bi_lstm", "multi_head", seen)
+    assert not other.reason.startswith("exploratory")
+    assert f"; of its family exploratory: {MS} on " in other.reason
+    assert "of its family exploratory" not in over("bi_lstm", "multi_head").reason
 
 
 def test_domains_that_were_not_trained_alike_have_no_part_in_an_average() -> None:
