@@ -22,6 +22,10 @@ def p_words(p: float) -> str:
     return f"{p:.3f}".lstrip("0") if p >= 0.001 else f"{p:.1e}"
 
 
+FOLDS = "; folds share training examples: its p is smaller than is right"
+"""What a test of printed means over folds, taken as independent, can't allow for."""
+
+
 def by_p(advantage: float, p: float) -> Answer:
     """Three-way from a difference (positive: as claimed) and its p-value."""
     return holds(advantage > 0) if p < ALPHA else "undecided"
@@ -71,9 +75,10 @@ def welch_test(asked: Asked) -> Evidence:
         f"rounding of what is printed allows a p of {rounded[0]} to {rounded[1]}",
     )
     advantage = (-1 if p.get("lower_is_better") else 1) * test.difference
+    unfit = FOLDS * (column in asked.table.get("folds", ()))
     said = (
         f"{p['first']} against {family[column]} on {column}: {said}"
-        f"{_worse(p['first'], advantage)} (Welch)."
+        f"{_worse(p['first'], advantage)} (Welch{unfit})."
     )
     answer = by_p(advantage, adjusted)
     return Evidence(test.difference, test.low, test.high, said, steps=steps, answer=answer)

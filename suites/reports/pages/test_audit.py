@@ -46,6 +46,7 @@ def test_means_are_judged_by_welch_with_holm_against_the_printed_runner_up() -> 
             a.mean, a.sd, a.count, b.mean, b.sd, b.count, equal_var=False
         )
         assert f": p = {p_words(float(oracle.pvalue))}, " in v.reason
+        assert ("(Welch; folds share" in v.reason) == (p["column"] in ("CR", "MPQA", "SUBJ"))
         if "best" in v.id:
             others = {name: s for name, s in known[p["column"]].items() if name != "MTSA"}
             assert b == max(others.values(), key=lambda s: (s.mean, -s.sd)), "the runner-up"
