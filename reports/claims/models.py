@@ -195,17 +195,18 @@ def selected_shares(claim: Claim, device: DeviceFrames) -> Evidence:
         by_recipe.setdefault(recipe, []).append(run)
     runs = max(by_recipe.values(), key=_rank)
     dependents, heads = (
-        [100 * float(r["selected"][side]) for r in runs] for side in ("dependents", "heads")
+        [float(r["selected"][side]) for r in runs] for side in ("dependents", "heads")
     )
-    d = compare_means(dependents, heads, paired=True)
+    d, unit = compare_means(dependents, heads, paired=True), unit_of("accuracy")
     few = d.count_first < LEAST_SEEDS
+    open_ = sought(d, None, 1).short(unit) if d.low < 0 < d.high else ""
     said = (
-        f"{models[0]} on {p['task']} selects {d.mean_first:.1f} % of the tokens as dependents, "
-        f"{d.mean_second:.1f} % as heads, {d.count_first} seeds"
-        f"{': too few to conclude' if few else ''}."
+        f"{models[0]} on {p['task']} selects {100 * d.mean_first:.1f} % of the tokens as "
+        f"dependents, {100 * d.mean_second:.1f} % as heads, {d.count_first} seeds"
+        f"{': too few to conclude' if few else open_}."
     )
     answer: Answer | None = "undecided" if few else None
-    return Evidence(d.difference, d.low, d.high, said, keys_of(runs), answer=answer)
+    return of_difference(d, unit.scale, said, keys_of(runs), answer)
 
 
 def content_over_stop_words(claim: Claim, device: DeviceFrames) -> Evidence:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from typing import Any
 
@@ -169,6 +170,12 @@ def test_shares_of_what_is_selected() -> None:
         v = judged("selected_shares", both, **where)
         assert v.value == pytest.approx(17.5)
         assert "6 seeds" in v.reason
+    level = list(trained("resan.gathered", SEEDS, selected=(0.5, 0.5)))
+    for i, r in enumerate(level):
+        r["selected"]["heads"] += 0.01 * (i % 3 - 1)
+    none = judged("selected_shares", level, **where)
+    assert none.verdict == "undecided"
+    assert re.search(r", 6 seeds \(detectable \d\.\d\d points; .*\)\.$", none.reason), none.reason
     assert judged("selected_shares", runs(0.0), **where).wants_records
 
 
