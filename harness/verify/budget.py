@@ -86,21 +86,12 @@ def budget(plain_error: float | None, dtype: str, gradient: bool = False) -> flo
 
 @dataclass(frozen=True)
 class Deviation:
-    """One comparison of one tensor.
+    """One comparison of one tensor."""
 
-    Attributes
-    ----------
-    what : str
-        Tensor and shape, e.g. ``grad of x, N=65``.
-    error, budget : float
-    gradient : str
-        Of what it is the gradient; empty for values.
-    """
-
-    what: str
+    what: str  # tensor and shape, e.g. ``grad of x, N=65``
     error: float
     budget: float
-    gradient: str = ""
+    gradient: str = ""  # of what it is the gradient; empty for values
 
     @property
     def margin(self) -> float:

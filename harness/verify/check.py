@@ -42,17 +42,10 @@ AT_ONCE, PIECE = 1024, 256
 
 @dataclass(frozen=True)
 class Answers:
-    """Answers of oracles, kept while implementations of one mechanism are asked the same.
-
-    Attributes
-    ----------
-    folder : Path
-    code : str
-        Of the oracle and of what asks it: another code never reads these answers.
-    """
+    """Answers of oracles, kept while implementations of one mechanism are asked the same."""
 
     folder: Path
-    code: str
+    code: str  # of the oracle and of what asks it: another code never reads these answers
 
     def of(self, asked: Question) -> Computed:
         """The answer, read where it is there, else computed and written."""

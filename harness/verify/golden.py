@@ -25,14 +25,7 @@ TOLERANCE = {"f32": 1e-5, "f64": CAP["f64"]}
 
 @dataclass(frozen=True)
 class Golden:
-    """One file.
-
-    Attributes
-    ----------
-    path : Path
-    config : mapping
-    arrays : mapping of ndarray
-    """
+    """One file."""
 
     path: Path
     config: Mapping[str, Any]

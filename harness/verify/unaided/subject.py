@@ -45,18 +45,12 @@ class Void(Exception):
 class Finding(Deviation):
     """How far something moved that should not have.
 
-    Attributes
-    ----------
-    what : str
-        What was changed, and what that changed: "a batch in another order changed the output".
-    where : str
-        At which point: "N=7, f64".
-    hint : str
-        What to do about it.
+    `what` says what was changed, and what that changed: "a batch in another order changed the
+    output".
     """
 
-    where: str = ""
-    hint: str = ""
+    where: str = ""  # at which point: "N=7, f64"
+    hint: str = ""  # what to do about it
 
     def __str__(self) -> str:
         size = f"by {self.error:.2g}" if math.isfinite(self.error) else "to what is not finite"
@@ -71,27 +65,13 @@ Check = Callable[["Subject"], Iterator[Finding]]
 
 @dataclass(frozen=True)
 class PosedBatch:
-    """One batch.
+    """One batch."""
 
-    Attributes
-    ----------
-    x : Tensor [B, N, d_in]
-        Zero at padding.
-    real : bool Tensor [B, N]
-        True for tokens.
-    cotangent : Tensor, shape of the output
-        Zero at padding.
-    where : str
-        How findings name it.
-    drawn : tuple
-        Lengths and seed by which it was drawn, whatever was made of it since.
-    """
-
-    x: torch.Tensor
-    real: torch.Tensor
-    cotangent: torch.Tensor
-    where: str
-    drawn: tuple[Lengths, int]
+    x: torch.Tensor  # [B, N, d_in]; zero at padding
+    real: torch.Tensor  # bool [B, N]; true for tokens
+    cotangent: torch.Tensor  # of the output's shape; zero at padding
+    where: str  # how findings name it
+    drawn: tuple[Lengths, int]  # lengths and seed, whatever was made of it since
 
     def samples(self, picked: Sequence[int]) -> PosedBatch:
         """Some of its samples, in this order."""
@@ -119,29 +99,19 @@ class PosedBatch:
 
 @dataclass(frozen=True)
 class Subject:
-    """A module without oracle, in one dtype on one device, and the batches that it is tried at.
-
-    Attributes
-    ----------
-    options : mapping
-        For the factory.
-    batches : tuple of Lengths
-    arithmetic : str
-        By which it is judged; its dtype, unless products are in TF32.
-    remembered : dict
-        What several checks ask for and one of them has found out.
-    """
+    """A module without oracle, in one dtype on one device, and the batches that it is tried at."""
 
     mechanism: Mechanism
     implementation: Implementation
     dtype: str
     device: str
-    options: Mapping[str, Any]
+    options: Mapping[str, Any]  # for the factory
     d_in: int = D_IN
     d_out: int = D_OUT
     heads: int = HEADS
     batches: tuple[Lengths, ...] = SMALL
-    arithmetic: str = ""
+    arithmetic: str = ""  # by which it is judged; its dtype, unless products are in TF32
+    # What several checks ask for and one of them has found out.
     remembered: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
