@@ -19,7 +19,7 @@ from harness.json_file import replace_file
 from harness.registry import Registry, code_hash, resolve
 from harness.verify.batches import Batch, batches
 from harness.verify.batches import large as of_large
-from harness.verify.budget import Deviation, summary
+from harness.verify.budget import Deviation, parted, summary
 from harness.verify.compare import (
     DRAWS,
     OUTPUT,
@@ -202,8 +202,7 @@ def check(
     given : sequence of str
         What ``--with`` named.
     options : mapping of str
-        What ``--option`` gave, as texts. The configuration that they make is checked, and not the
-        record's variants, which differ from its own configuration and may contradict this one.
+        What ``--option`` gave, as texts; see `chosen`.
     large : bool
         On the shapes of `harness.verify.batches.large` instead.
     answers : str
@@ -234,19 +233,16 @@ def check(
         done += 1
     if not done:
         return {**row, "verdict": "unsupported", "detail": refused[0].partition(": ")[2]}
-    values = [d for d in found if not d.gradient]
-    gradients = [d for d in found if d.gradient]
     told = [f"{len(refused)} of {done + len(refused)} batches unsupported"] if refused else []
     if (arithmetic := implementation.arithmetic(dtype, device)) != dtype:
         told.append(f"judged as {arithmetic}")
     detail = "; ".join(told)
-    if failures := [d.what for d in (*values, *gradients) if not d.ok]:
+    if failures := [d.what for part in parted(found) for d in part if not d.ok]:
         detail = f"{len(failures)} findings over budget, first: {failures[0]}"
     return {
         **row,
         "verdict": "wrong" if failures else "ok",
         "detail": detail,
         "comparisons": len(found),
-        **summary("value", values),
-        **summary("gradient", gradients),
+        **summary(found),
     }

@@ -56,6 +56,11 @@ def grad_or_zeros(tensor: torch.Tensor) -> torch.Tensor:
     return torch.zeros_like(tensor) if tensor.grad is None else tensor.grad
 
 
+def trained(module: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
+    """Weights that are trained, by name."""
+    return {name: p for name, p in module.named_parameters() if p.requires_grad}
+
+
 def computed(
     module: torch.nn.Module,
     x: torch.Tensor,
@@ -92,7 +97,7 @@ def computed(
         [output, *learned],
         [cotangent.to(output.dtype), *(torch.arange(1, len(v) + 1).to(v) for v in learned)],
     )
-    of = {"x": x, **{n: p for n, p in module.named_parameters() if p.requires_grad}}
+    of = {"x": x, **trained(module)}
     return Computed(values, {name: numpy64(grad_or_zeros(t)) for name, t in of.items()})
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from harness.verify.budget import FACTOR, FLOOR, GRADIENT_FLOOR, error
-from harness.verify.compare import OUTPUT, UNIT, Computed, off_kinks, shaken
+from harness.verify.compare import OUTPUT, UNIT, Computed, off_kinks, shaken, trained
 from harness.verify.unaided.subject import (
     LONG,
     Finding,
@@ -22,7 +22,6 @@ from harness.verify.unaided.subject import (
     Void,
     numbers,
     of,
-    trained,
 )
 
 SHAKES = 4

@@ -17,7 +17,7 @@ from harness.isolate.outcome import USAGE, kind_of, of_exception, one_line
 from harness.registry import resolve
 from harness.verify.batches import D_IN, D_OUT, HEADS, ragged
 from harness.verify.budget import Deviation
-from harness.verify.compare import OUTPUT, Computed, computed, numpy64
+from harness.verify.compare import OUTPUT, Computed, computed, numpy64, trained
 from reference_impls.mechanism import Implementation, Mechanism
 
 Lengths = tuple[int, ...]
@@ -59,8 +59,9 @@ class Finding(Deviation):
         return f"{told}; {self.hint}" if self.hint else told
 
 
-Check = Callable[["Subject"], Iterator[Finding]]
-"""Yields all that it compared; raises `Refused` for what is no matter of size, or `Void`."""
+Check = Callable[["Subject"], Iterator[Finding] | None]
+"""Yields all that it compared, if anything; raises `Refused` for what is no matter of size, or
+`Void`."""
 
 
 @dataclass(frozen=True)
@@ -244,11 +245,6 @@ def of_mechanism(
     options = {**mechanism.options, **implementation.options}
     d_in = D_OUT if mechanism.keeps_width else D_IN
     return Subject(mechanism, implementation, dtype, device, options, d_in)
-
-
-def trained(module: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
-    """Weights that are trained, by name."""
-    return {name: p for name, p in module.named_parameters() if p.requires_grad}
 
 
 def declared(module: object) -> tuple[str, ...]:
