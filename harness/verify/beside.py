@@ -143,10 +143,9 @@ def _subject(
     if device not in implementation.devices:
         raise Unsupported(f"{name} does not run on {device}")
     whole = {**mechanism.options, **implementation.options}
-    width, lengths = WIDTHS[device], LENGTHS[device]
-    sizes = (width, width, 4, (lengths,))
-    subject = Subject(mechanism, implementation, dtype, device, whole, *sizes)
-    return subject.module(), subject.point(lengths)
+    width = WIDTHS[device]
+    subject = Subject(mechanism, implementation, dtype, device, whole, width, width, 4)
+    return subject.module(), subject.point(LENGTHS[device])
 
 
 def _asked(module: Any, point: PosedBatch) -> Computed:

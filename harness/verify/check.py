@@ -147,7 +147,6 @@ def check_drawn(
     batch: Batch,
     dtype: str,
     device: str,
-    seed: int = 0,
     kept: Answers | None = None,
 ) -> list[Deviation]:
     """`check_batch` at the first drawn point that is not at a kink.
@@ -155,7 +154,7 @@ def check_drawn(
     If there is none in `DRAWS` points, the batch counts as over budget.
     """
     found, kink, _ = off_kinks(
-        lambda s: check_batch(mechanism, implementation, batch, dtype, device, s, kept), seed
+        lambda seed: check_batch(mechanism, implementation, batch, dtype, device, seed, kept), 0
     )
     if not kink:
         return found

@@ -268,13 +268,8 @@ class Question:
         was found. Such a point says nothing about an implementation and is drawn anew; a fault is
         an error that the oracle does not make by itself.
 
-        Parameters
-        ----------
-        found : sequence of Deviation
-        expected : Computed
-            `answer` as it stands.
-        dtype : str
-            Sets the size of the shaking: 4 units in the last place, relative.
+        What is expected is `answer` as it stands; the dtype sets the size of the shaking: 4 units
+        in the last place, relative.
         """
         errors = {d.gradient: d.error for d in found if not d.ok}
         # A fault of the values (named "" here) is no kink.

@@ -205,17 +205,8 @@ def beside(
 ) -> list[dict[str, Any]]:
     """A kind of `BESIDE` for (name, dtype), one child after the other; known ones are reused.
 
-    But not crashes: they may be chance.
-
-    Parameters
-    ----------
-    kind : str
-    options : tuple of (str, str)
-        For the mechanisms' factories.
-    session : mapping
-        Environment for the journal's first line.
-    on_row : callable
-        Called at the end of each.
+    But not crashes: they may be chance. The options are those of the mechanisms' factories; the
+    session is the environment for the journal's first line; `on_row` is called at the end of each.
     """
     known = journal.read(folder).finished()
     device = str(fingerprint["device"])

@@ -89,8 +89,7 @@ def kept(subject: Subject) -> None:
 
 def history(subject: Subject) -> Iterator[Finding]:
     """After other calls a module says what a fresh one does."""
-    for lengths in subject.batches:
-        point = subject.point(lengths)
+    for point in subject.points():
         if int(point.real.sum()) < 2:
             continue
         # Multiples of 1/64: their sum is exact in any order.

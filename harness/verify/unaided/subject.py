@@ -100,7 +100,7 @@ class PosedBatch:
 
 @dataclass(frozen=True)
 class Subject:
-    """A module without oracle, in one dtype on one device, and the batches that it is tried at."""
+    """A module without oracle, in one dtype on one device."""
 
     mechanism: Mechanism
     implementation: Implementation
@@ -110,7 +110,7 @@ class Subject:
     d_in: int = D_IN
     d_out: int = D_OUT
     heads: int = HEADS
-    batches: tuple[Lengths, ...] = SMALL
+
     arithmetic: str = ""  # by which it is judged; its dtype, unless products are in TF32
     # What several checks ask for and one of them has found out.
     remembered: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
@@ -185,8 +185,8 @@ class Subject:
         return PosedBatch(x, real.to(self.device), cotangent, where, (lengths, seed))
 
     def points(self) -> Iterator[PosedBatch]:
-        """A point for each batch."""
-        for lengths in self.batches:
+        """A point for each of the `SMALL` batches."""
+        for lengths in SMALL:
             yield self.point(lengths)
 
     def steep(self) -> Iterator[PosedBatch]:

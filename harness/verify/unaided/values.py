@@ -16,6 +16,7 @@ from harness.verify.compare import OUTPUT, Computed
 from harness.verify.unaided.precision import allowed, known
 from harness.verify.unaided.subject import (
     LONG,
+    SMALL,
     Finding,
     PosedBatch,
     Refused,
@@ -150,7 +151,7 @@ def padding(subject: Subject) -> Iterator[Finding]:
 
 def reach(subject: Subject) -> None:
     """The last tokens matter, at any length: nothing is cut off."""
-    for n in (*map(max, subject.batches), LONG):
+    for n in (*map(max, SMALL), LONG):
         if n > 1:
             reached(subject, n)
 
