@@ -87,19 +87,18 @@ class RevisionSession:
             }
             order = 0
             for case in chance.sample(self.cases, len(self.cases)):
+                if case in failed:
+                    continue
+                # All three sides are tried before a case is given up: a case that fails in one
+                # revision only is a finding.
                 for side in chance.sample(SIDES, len(SIDES)):
-                    if case in failed:
-                        continue
                     interpreter = interpreters[side]
                     outcome = self._execute(interpreter, side, case)
                     record = self._record(side, case, block, interpreter, outcome)
                     self.records.append(writer.append({**record, "order": order}))
                     order += 1
-                # All three sides are tried before a case is given up: a case that fails in one
-                # revision only is a finding.
-                here = [r for r in self.records if r["case"] == case and r["block"] == block]
-                if any(r["status"] != "ok" for r in here):
-                    failed.add(case)
+                    if record["status"] != "ok":
+                        failed.add(case)
             writer.append(
                 {
                     "kind": "diff-block",

@@ -294,15 +294,11 @@ class Interpreter:
 
 
 def run(
-    call: str,
-    arguments: Mapping[str, Any],
-    limits: Limits | None = None,
-    mallopt: Mapping[str, int] | None = None,
-    **options: Any,
+    call: str, arguments: Mapping[str, Any], limits: Limits | None = None, **options: Any
 ) -> Outcome:
     """Run one task in an interpreter of its own; `options` are those of `Interpreter`."""
     with Interpreter(**options) as interpreter:
-        return interpreter.run(call, arguments, limits, mallopt)
+        return interpreter.run(call, arguments, limits)
 
 
 def search_path(first: Sequence[Path] = (), own: bool = True) -> str:

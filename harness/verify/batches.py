@@ -27,43 +27,21 @@ SCORE_SCALES = (10.0, 100.0)
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch: configuration, lengths, dtype and what is exaggerated.
+    """One batch: configuration, lengths, dtype and what is exaggerated."""
 
-    Attributes
-    ----------
-    label : str
-        How findings name it.
-    options : mapping
-        Differences to the mechanism's own configuration.
-    lengths : tuple of int
-        Real tokens per sample; the longest is N. Empty padding means a call without a mask.
-    masked : bool
-        Whether a mask is given (what x holds at padding is then NaN).
-    input_scale, score_scale : float
-        Factors on x, and on the weights that scale the scores.
-    drawn : bool
-        Whether the module draws at random, and is judged by what it drew.
-    evaluated : bool
-        Whether the module is also asked in evaluation, with other weights before.
-    sampled : bool
-        Whether some query rows stand for all: where the oracle would take seconds for all of them.
-    forced : mapping
-        Constants meanwhile, see `Implementation.forced`.
-    head_width : int
-        Features of a head; 0 for those of `D_OUT` and `HEADS`.
-    """
-
-    label: str
-    options: Mapping[str, Any]
+    label: str  # how findings name it
+    options: Mapping[str, Any]  # differences to the mechanism's own configuration
+    # Real tokens per sample; the longest is N. Empty padding means a call without a mask.
     lengths: tuple[int, ...]
-    masked: bool = True
+    masked: bool = True  # whether a mask is given (what x holds at padding is then NaN)
     input_scale: float = 1.0
-    score_scale: float = 1.0
-    drawn: bool = False
-    evaluated: bool = False
+    score_scale: float = 1.0  # on the weights that scale the scores
+    drawn: bool = False  # whether the module draws at random, and is judged by what it drew
+    evaluated: bool = False  # whether it is also asked in evaluation, with other weights before
+    # Whether some query rows stand for all: where the oracle would take seconds for all of them.
     sampled: bool = False
-    forced: Mapping[str, Any] = field(default_factory=dict)
-    head_width: int = 0
+    forced: Mapping[str, Any] = field(default_factory=dict)  # see `Implementation.forced`
+    head_width: int = 0  # features of a head; 0 for those of `D_OUT` and `HEADS`
 
     @property
     def rows(self) -> list[int] | None:

@@ -18,9 +18,9 @@ from torch._inductor.cpp_builder import get_cpp_compiler
 from harness.build import graph_of, warm_for_capture
 from harness.json_file import plain
 from harness.verify.batches import Batch
-from harness.verify.budget import error
+from harness.verify.budget import error, parted
 from harness.verify.check import Options, check_drawn, chosen
-from harness.verify.compare import OUTPUT, Computed, computed, numpy64
+from harness.verify.compare import OUTPUT, Computed, computed, grad_or_zeros, numpy64, trained
 from harness.verify.unaided.subject import PosedBatch, Subject
 from reference_impls.mechanism import Unsupported
 
@@ -113,7 +113,7 @@ def graphed(
     module, point = _subject(name, dtype, device, given, options)
     first = _asked(module, point)
     x = point.x.detach().clone().requires_grad_()
-    named = {"x": x, **{n: p for n, p in module.named_parameters() if p.requires_grad}}
+    named = {"x": x, **trained(module)}
     held: list[torch.Tensor] = []
 
     def both_passes() -> None:
@@ -127,9 +127,7 @@ def graphed(
         graph_of(both_passes).replay()
     except RuntimeError as failure:
         return _not("graphed", f"failed: {failure}")
-    slopes = {
-        n: numpy64(torch.zeros_like(t) if t.grad is None else t.grad) for n, t in named.items()
-    }
+    slopes = {name: numpy64(grad_or_zeros(tensor)) for name, tensor in named.items()}
     return {"graphed": _apart(Computed({OUTPUT: numpy64(held[0])}, slopes), first)}
 
 
@@ -145,10 +143,9 @@ def _subject(
     if device not in implementation.devices:
         raise Unsupported(f"{name} does not run on {device}")
     whole = {**mechanism.options, **implementation.options}
-    width, lengths = WIDTHS[device], LENGTHS[device]
-    sizes = (width, width, 4, (lengths,))
-    subject = Subject(mechanism, implementation, dtype, device, whole, *sizes)
-    return subject.module(), subject.point(lengths)
+    width = WIDTHS[device]
+    subject = Subject(mechanism, implementation, dtype, device, whole, width, width, 4)
+    return subject.module(), subject.point(LENGTHS[device])
 
 
 def _asked(module: Any, point: PosedBatch) -> Computed:
@@ -234,8 +231,7 @@ def stress(
             else:
                 batch = Batch(label, mechanism.score_options, STRESSED, score_scale=scale)
             found = check_drawn(mechanism, implementation, batch, dtype, device)
-            values = [d for d in found if not d.gradient]
-            gradients = [d for d in found if d.gradient]
+            values, gradients = parted(found)
             worst = max(gradients, key=lambda f: math.inf if math.isnan(f.error) else f.error)
             points.append(
                 {

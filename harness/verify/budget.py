@@ -86,21 +86,12 @@ def budget(plain_error: float | None, dtype: str, gradient: bool = False) -> flo
 
 @dataclass(frozen=True)
 class Deviation:
-    """One comparison of one tensor.
+    """One comparison of one tensor."""
 
-    Attributes
-    ----------
-    what : str
-        Tensor and shape, e.g. ``grad of x, N=65``.
-    error, budget : float
-    gradient : str
-        Of what it is the gradient; empty for values.
-    """
-
-    what: str
+    what: str  # tensor and shape, e.g. ``grad of x, N=65``
     error: float
     budget: float
-    gradient: str = ""
+    gradient: str = ""  # of what it is the gradient; empty for values
 
     @property
     def margin(self) -> float:
@@ -118,14 +109,20 @@ def worst(deviations: Sequence[Deviation]) -> Deviation:
     return min(deviations, key=lambda d: d.margin)
 
 
-def summary(what: str, found: Sequence[Deviation]) -> dict[str, Any]:
-    """Fields of a row for values or gradients: the worst deviation, and what is over budget."""
-    one = worst(found)
-    bad = [d.what for d in found if not d.ok]
-    return {
-        f"{what}_error": one.error,
-        f"{what}_budget": one.budget,
-        f"{what}_margin": one.margin,
-        f"{what}_worst": one.what,
-        f"{what}_failures": bad[:10],
-    }
+def parted(found: Sequence[Deviation]) -> tuple[list[Deviation], list[Deviation]]:
+    """Those of values, and those of gradients."""
+    return [d for d in found if not d.gradient], [d for d in found if d.gradient]
+
+
+def summary(found: Sequence[Deviation]) -> dict[str, Any]:
+    """Fields of a row: the worst deviation of values and of gradients, and what is over budget."""
+    row: dict[str, Any] = {}
+    for what, some in zip(("value", "gradient"), parted(found), strict=True):
+        if some:
+            one = worst(some)
+            row[f"{what}_error"] = one.error
+            row[f"{what}_budget"] = one.budget
+            row[f"{what}_margin"] = one.margin
+            row[f"{what}_worst"] = one.what
+            row[f"{what}_failures"] = [d.what for d in some if not d.ok][:10]
+    return row

@@ -19,7 +19,7 @@ from harness.json_file import replace_file
 from harness.registry import Registry, code_hash, resolve
 from harness.verify.batches import Batch, batches
 from harness.verify.batches import large as of_large
-from harness.verify.budget import Deviation, summary
+from harness.verify.budget import Deviation, parted, summary
 from harness.verify.compare import (
     DRAWS,
     OUTPUT,
@@ -42,17 +42,10 @@ AT_ONCE, PIECE = 1024, 256
 
 @dataclass(frozen=True)
 class Answers:
-    """Answers of oracles, kept while implementations of one mechanism are asked the same.
-
-    Attributes
-    ----------
-    folder : Path
-    code : str
-        Of the oracle and of what asks it: another code never reads these answers.
-    """
+    """Answers of oracles, kept while implementations of one mechanism are asked the same."""
 
     folder: Path
-    code: str
+    code: str  # of the oracle and of what asks it: another code never reads these answers
 
     def of(self, asked: Question) -> Computed:
         """The answer, read where it is there, else computed and written."""
@@ -154,7 +147,6 @@ def check_drawn(
     batch: Batch,
     dtype: str,
     device: str,
-    seed: int = 0,
     kept: Answers | None = None,
 ) -> list[Deviation]:
     """`check_batch` at the first drawn point that is not at a kink.
@@ -162,7 +154,7 @@ def check_drawn(
     If there is none in `DRAWS` points, the batch counts as over budget.
     """
     found, kink, _ = off_kinks(
-        lambda s: check_batch(mechanism, implementation, batch, dtype, device, s, kept), seed
+        lambda seed: check_batch(mechanism, implementation, batch, dtype, device, seed, kept), 0
     )
     if not kink:
         return found
@@ -209,8 +201,7 @@ def check(
     given : sequence of str
         What ``--with`` named.
     options : mapping of str
-        What ``--option`` gave, as texts. The configuration that they make is checked, and not the
-        record's variants, which differ from its own configuration and may contradict this one.
+        What ``--option`` gave, as texts; see `chosen`.
     large : bool
         On the shapes of `harness.verify.batches.large` instead.
     answers : str
@@ -241,19 +232,16 @@ def check(
         done += 1
     if not done:
         return {**row, "verdict": "unsupported", "detail": refused[0].partition(": ")[2]}
-    values = [d for d in found if not d.gradient]
-    gradients = [d for d in found if d.gradient]
     told = [f"{len(refused)} of {done + len(refused)} batches unsupported"] if refused else []
     if (arithmetic := implementation.arithmetic(dtype, device)) != dtype:
         told.append(f"judged as {arithmetic}")
     detail = "; ".join(told)
-    if failures := [d.what for d in (*values, *gradients) if not d.ok]:
+    if failures := [d.what for part in parted(found) for d in part if not d.ok]:
         detail = f"{len(failures)} findings over budget, first: {failures[0]}"
     return {
         **row,
         "verdict": "wrong" if failures else "ok",
         "detail": detail,
         "comparisons": len(found),
-        **summary("value", values),
-        **summary("gradient", gradients),
+        **summary(found),
     }

@@ -22,17 +22,10 @@ Allow = Callable[[float | None, str, bool], float]
 
 @dataclass(frozen=True)
 class Computed:
-    """What a module or an oracle says of a batch, as float64 arrays.
+    """What a module or an oracle says of a batch, as float64 arrays."""
 
-    Attributes
-    ----------
-    values : mapping of ndarray
-        By name; most often `OUTPUT` alone.
-    gradients : mapping of ndarray
-        Of ``sum(output * cotangent)`` with respect to ``x`` and to each weight, by its name.
-    """
-
-    values: Mapping[str, np.ndarray]
+    values: Mapping[str, np.ndarray]  # by name; most often `OUTPUT` alone
+    # Of ``sum(output * cotangent)`` with respect to ``x`` and to each weight, by its name.
     gradients: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
@@ -61,6 +54,11 @@ def numpy64(tensor: torch.Tensor) -> np.ndarray:
 def grad_or_zeros(tensor: torch.Tensor) -> torch.Tensor:
     """Its gradient; one that was not computed is no deviation unless it counts as zeros."""
     return torch.zeros_like(tensor) if tensor.grad is None else tensor.grad
+
+
+def trained(module: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
+    """Weights that are trained, by name."""
+    return {name: p for name, p in module.named_parameters() if p.requires_grad}
 
 
 def computed(
@@ -99,7 +97,7 @@ def computed(
         [output, *learned],
         [cotangent.to(output.dtype), *(torch.arange(1, len(v) + 1).to(v) for v in learned)],
     )
-    of = {"x": x, **{n: p for n, p in module.named_parameters() if p.requires_grad}}
+    of = {"x": x, **trained(module)}
     return Computed(values, {name: numpy64(grad_or_zeros(t)) for name, t in of.items()})
 
 
@@ -162,37 +160,19 @@ def shaken(a: torch.Tensor, units: float, generator: torch.Generator) -> torch.T
 
 @dataclass(frozen=True)
 class Question:
-    """What an oracle is asked of one point; it sees one unpadded float64 sequence at a time.
+    """What an oracle is asked of one point; it sees one unpadded float64 sequence at a time."""
 
-    Attributes
-    ----------
-    naive : callable
-        ``naive(x, weights, rows, grad_out, **options)``, see a mechanism's ``naive.py``.
-    x : ndarray [B, N, d_in] of float64
-        What stands at padding is never read.
-    lengths : sequence of int
-        Real tokens of each sample; a sample of length 0 gives zeros.
-    weights : mapping of float64 arrays
-    cotangent : ndarray, shape of the output
-        Must be zero at padding and outside `rows`.
-    options : mapping
-        The whole configuration.
-    rows : sequence of int or None
-        Query positions to evaluate; None is all.
-    padding_matters : bool
-        Whether the oracle is told the padded length N.
-    drawn, odds : callable or None
-        What the module drew, and what the oracle says of that: `Drawn.of` and `Mechanism.odds`.
-    """
-
+    # ``naive(x, weights, rows, grad_out, **options)``, see a mechanism's ``naive.py``.
     naive: Callable[..., tuple[np.ndarray, np.ndarray | None, dict[str, np.ndarray] | None]]
-    x: np.ndarray
-    lengths: Sequence[int]
-    weights: Mapping[str, np.ndarray]
-    cotangent: np.ndarray
-    options: Mapping[str, Any]
-    rows: Sequence[int] | None = None
-    padding_matters: bool = False
+    x: np.ndarray  # [B, N, d_in] of float64; what stands at padding is never read
+    lengths: Sequence[int]  # real tokens of each sample; a sample of length 0 gives zeros
+    weights: Mapping[str, np.ndarray]  # of float64
+    cotangent: np.ndarray  # of the output's shape; must be zero at padding and outside `rows`
+    options: Mapping[str, Any]  # the whole configuration
+    rows: Sequence[int] | None = None  # query positions to evaluate; None is all
+    padding_matters: bool = False  # whether the oracle is told the padded length N
+    # drawn, odds: what the module drew, and what the oracle says of that: `Drawn.of` and
+    # `Mechanism.odds`.
     drawn: Callable[[int, int], dict[str, Any]] | None = None
     odds: (
         Callable[..., tuple[dict[str, float], dict[str, tuple[np.ndarray, np.ndarray]]]] | None
@@ -288,13 +268,8 @@ class Question:
         was found. Such a point says nothing about an implementation and is drawn anew; a fault is
         an error that the oracle does not make by itself.
 
-        Parameters
-        ----------
-        found : sequence of Deviation
-        expected : Computed
-            `answer` as it stands.
-        dtype : str
-            Sets the size of the shaking: 4 units in the last place, relative.
+        What is expected is `answer` as it stands; the dtype sets the size of the shaking: 4 units
+        in the last place, relative.
         """
         errors = {d.gradient: d.error for d in found if not d.ok}
         # A fault of the values (named "" here) is no kink.

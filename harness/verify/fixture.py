@@ -31,22 +31,14 @@ def written_out(mechanism: Mechanism, options: Mapping[str, Any]) -> tuple[dict[
 
 @dataclass(frozen=True)
 class Fixture:
-    """An implementation at one batch.
-
-    Attributes
-    ----------
-    mechanism, implementation, batch
-    dtype, device : str
-    seed : int
-        Of weights and inputs.
-    """
+    """An implementation at one batch."""
 
     mechanism: Mechanism
     implementation: Implementation
     batch: Batch
     dtype: str
     device: str
-    seed: int = 0
+    seed: int = 0  # of weights and inputs
 
     @property
     def options(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from harness.build import make, torch_dtype
 from harness.errors import UsageError
 from harness.registry import Registry, resolve
 from harness.verify.budget import CAP, Deviation, budget, worst
-from harness.verify.compare import OUTPUT, Allow, Computed, compare, computed, numpy64
+from harness.verify.compare import OUTPUT, Computed, compare, computed, numpy64
 from reference_impls.mechanism import Implementation, Mechanism, Unsupported
 
 TOLERANCE = {"f32": 1e-5, "f64": CAP["f64"]}
@@ -25,14 +25,7 @@ TOLERANCE = {"f32": 1e-5, "f64": CAP["f64"]}
 
 @dataclass(frozen=True)
 class Golden:
-    """One file.
-
-    Attributes
-    ----------
-    path : Path
-    config : mapping
-    arrays : mapping of ndarray
-    """
+    """One file."""
 
     path: Path
     config: Mapping[str, Any]
@@ -74,12 +67,14 @@ def _expected(arrays: Mapping[str, np.ndarray], name: str) -> tuple[str, np.ndar
     return told, arrays[told].astype(np.float64)
 
 
-def _allow(golden: Golden, told: str) -> Allow:
-    """The allowed error of what is held against an array.
+def _against(
+    told: str, golden: Golden, got: Computed, want: Computed, plain: Computed | None, dtype: str
+) -> list[Deviation]:
+    """Deviations from an array of this name.
 
-    Float64 by the goldens' own tolerance; float32 by the error budget, from what the plain
-    yardstick makes of the same case, because the program's own float32 may be the worse of the
-    two. Where a program's float32 is all there is, by the goldens' tolerance.
+    In float64 the goldens' own tolerance is allowed; in float32 the error budget, from what the
+    plain yardstick makes of the same case, because the program's own float32 may be the worse of
+    the two. Where a program's float32 is all there is, the goldens' tolerance.
     """
     gradients_wider = golden.config.get("reference_float32_valid") is not None
 
@@ -91,7 +86,7 @@ def _allow(golden: Golden, told: str) -> Allow:
         # The papers' own forms promise more: their gradients are held to the budget of values.
         return budget(plain_error, dtype, gradient and gradients_wider)
 
-    return allow
+    return compare(got, want, plain, dtype, f"against {told}", allow)
 
 
 def _with_yardstick(
@@ -135,9 +130,8 @@ def _of_mechanism(
         return Computed({OUTPUT: found.output[rows]}, {"x": found.gradients["x"][real]})
 
     got, plain = _with_yardstick(run, mechanism, implementation, dtype)
-    allow = _allow(golden, told)
     values = Computed({OUTPUT: want[rows]})
-    found = compare(Computed(got.values), values, plain, dtype, f"against {told}", allow)
+    found = _against(told, golden, Computed(got.values), values, plain, dtype)
     if "grad_out" not in a:
         return found, ""
     # Of real rows alone it is where the others have no cotangent, or hold zeros.
@@ -145,9 +139,7 @@ def _of_mechanism(
         return found, "; gradient not comparable: the released program's padded rows hold values"
     told, want = _expected(a, "grad_x")
     slopes = Computed({}, {"x": want[real]})
-    allow = _allow(golden, told)
-    got = Computed({}, got.gradients)
-    return found + compare(got, slopes, plain, dtype, f"against {told}", allow), ""
+    return found + _against(told, golden, Computed({}, got.gradients), slopes, plain, dtype), ""
 
 
 def _of_part(
@@ -169,8 +161,7 @@ def _of_part(
     for name, mine in got.values.items():
         told, want = _expected(golden.arrays, name)
         values, expected = Computed({name: mine}), Computed({name: want})
-        label, allow = f"against {told}", _allow(golden, told)
-        found += compare(values, expected, plain, dtype, label, allow)
+        found += _against(told, golden, values, expected, plain, dtype)
     return found, ""
 
 

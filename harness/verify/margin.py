@@ -32,10 +32,11 @@ from harness.verify.compare import (
     grad_or_zeros,
     numpy64,
     off_kinks,
+    trained,
 )
 from harness.verify.fixture import written_out
 from harness.verify.unaided.judge import at_shape, settled
-from harness.verify.unaided.subject import PosedBatch, Refused, Subject, Void, trained
+from harness.verify.unaided.subject import PosedBatch, Refused, Subject, Void
 from reference_impls.mechanism import Mechanism
 
 ROWS = 8
@@ -114,8 +115,7 @@ def _check_drawn(parsed: Case, registry: Registry, seed: int) -> tuple[dict[str,
     if training:
         grads = {name: grad_or_zeros(t) for name, t in trained(module).items()}
         slopes = {n: numpy64(g) for n, g in {"x": grad_or_zeros(x)[samples], **grads}.items()}
-    if subject is not None or mechanism.oracle is None:
-        assert subject is not None
+    if subject is not None:
         real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if mask is None else mask
         at, where = x.detach()[samples], f"N={p.length}, {arithmetic}"
         point = PosedBatch(at, real[samples], cotangent[samples], where, ((p.length,), seed))
@@ -126,7 +126,7 @@ def _check_drawn(parsed: Case, registry: Registry, seed: int) -> tuple[dict[str,
         options["heads"] = p.heads
     small = x.detach()[samples]
     asked = Question(
-        resolve(mechanism.oracle),
+        resolve(str(mechanism.oracle)),
         numpy64(small),
         lengths,
         named_weights(module),

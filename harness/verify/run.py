@@ -51,15 +51,11 @@ class Verification:
     name: str
     dtype: str
     device: str
-    key: str
+    options: tuple[tuple[str, str], ...]
+    large: bool
+    case: str  # how a record names it
     code: str
-    options: tuple[tuple[str, str], ...] = ()
-    large: bool = False
-
-    @property
-    def case(self) -> str:
-        """How a record names it."""
-        return case_name(self.name, self.options, self.dtype, self.device) + LARGE * self.large
+    key: str
 
 
 def case_name(name: str, options: tuple[tuple[str, str], ...], dtype: str, device: str) -> str:
@@ -89,7 +85,7 @@ def jobs(
         code = code_hash(registry.find(name)[0], "verify")
         case = case_name(name, options, dtype, device) + LARGE * large
         key = schema.key("verify", case, 0, code, fingerprint)
-        out.append(Verification(name, dtype, device, key, code, options, large))
+        out.append(Verification(name, dtype, device, options, large, case, code, key))
     return out
 
 
@@ -209,17 +205,8 @@ def beside(
 ) -> list[dict[str, Any]]:
     """A kind of `BESIDE` for (name, dtype), one child after the other; known ones are reused.
 
-    But not crashes: they may be chance.
-
-    Parameters
-    ----------
-    kind : str
-    options : tuple of (str, str)
-        For the mechanisms' factories.
-    session : mapping
-        Environment for the journal's first line.
-    on_row : callable
-        Called at the end of each.
+    But not crashes: they may be chance. The options are those of the mechanisms' factories; the
+    session is the environment for the journal's first line; `on_row` is called at the end of each.
     """
     known = journal.read(folder).finished()
     device = str(fingerprint["device"])

@@ -46,7 +46,6 @@ def check_timed(
     case: str,
     evidence: Mapping[str, Any],
     given: Sequence[str] = (),
-    seed: int = 0,
     count: bool = False,
 ) -> dict[str, Any]:
     """Compute timed calls again and compare.
@@ -71,7 +70,7 @@ def check_timed(
     Wrong
         If one differs by more than the cap of the error budget.
     """
-    fresh = _Fresh(parse(case), Registry(given), seed, evidence["secret"])
+    fresh = _Fresh(parse(case), Registry(given), evidence["secret"])
     if not evidence["looks"]:
         raise Wrong("no timed call was looked at", FOUND_BY)
     found: list[Deviation] = []
@@ -106,11 +105,11 @@ def _said(look: Mapping[str, Any], one: Deviation) -> str:
 class _Fresh:
     """A module that was never timed, and the inputs of the calls that were."""
 
-    def __init__(self, case: Case, registry: Registry, seed: int, secret: int) -> None:
+    def __init__(self, case: Case, registry: Registry, secret: int) -> None:
         self.case = case
         apply_settings(case)
-        mechanism, implementation, self._module = case_module(case, registry, seed)
-        _, self._mask = case_inputs(case, implementation, seed)
+        mechanism, implementation, self._module = case_module(case, registry)
+        _, self._mask = case_inputs(case, implementation)
         self._source = InputSource(case, mechanism.output, secret)
         self._random = random_numbers(case.problem.device)
         self._arithmetic = arithmetic_of(case, implementation)

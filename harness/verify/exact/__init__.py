@@ -28,29 +28,15 @@ there is a number, and ``parts``, each with a verdict and detail of its own."""
 
 @dataclass(frozen=True)
 class Check:
-    """One exact check.
+    """One exact check."""
 
-    Attributes
-    ----------
-    name : str
-        As claims call it.
-    summary : str
-        One line.
-    call : str
-        Dotted function that a child runs; see `Result`.
-    mechanisms : tuple of str
-        Whose code it depends on.
-    arguments : mapping
-    exact : bool
-        Whether a failure means that a claim of equality or of counts does not hold here; the others
-        only report.
-    """
-
-    name: str
-    summary: str
-    call: str
-    mechanisms: tuple[str, ...]
+    name: str  # as claims call it
+    summary: str  # one line
+    call: str  # dotted function that a child runs; see `Result`
+    mechanisms: tuple[str, ...]  # whose code it depends on
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    # Whether a failure means that a claim of equality or of counts does not hold here; the others
+    # only report.
     exact: bool = True
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from harness.registry import builtins, resolve
 from harness.verify.budget import error
+from harness.verify.compare import grad_or_zeros
 from reference_impls.mtsa.naive import positional_mask
 
 BOUND = 1e-12
@@ -93,10 +94,8 @@ def _run(compute: Any, x: np.ndarray, weights: Mapping[str, np.ndarray], grad: n
     out = compute(leaf, named)
     out.backward(torch.from_numpy(grad))
     leaves = {"x": leaf, **named}
-    return out.detach().numpy(), {
-        name: (torch.zeros_like(t) if t.grad is None else t.grad).numpy()
-        for name, t in leaves.items()
-    }
+    slopes = {name: grad_or_zeros(leaf).numpy() for name, leaf in leaves.items()}
+    return out.detach().numpy(), slopes
 
 
 def _ours(options: Mapping[str, Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -27,27 +28,30 @@ def _drawn(level: float) -> list[Tensor]:
     return [t.double() for t in (0.1 * r + level, *others)]
 
 
-def _outcome(out: Tensor, leaves: list[Tensor], cotangent: Tensor) -> list[Tensor]:
-    """Output, and gradients by r, s and v."""
+def _outcome(
+    compute: Callable[[Tensor, Tensor, Tensor], Tensor], level: float, dtype: torch.dtype
+) -> list[Tensor]:
+    """What is computed of r, s and v at a level, and its gradients by them."""
+    *leaves, cotangent = (t.to(dtype) for t in _drawn(level))
+    r, s, v = (leaf.requires_grad_() for leaf in leaves)
+    out = compute(r, s, v)
     return [out.detach(), *torch.autograd.grad(out, leaves, cotangent)]
 
 
 def printed(level: float, scale_t: str) -> list[Tensor]:
     """Algorithm 1 as printed, in float32."""
-    *leaves, cotangent = (t.float() for t in _drawn(level))
-    leaves = [leaf.requires_grad_() for leaf in leaves]
-    r, s, v = leaves
     mask = torch.zeros(LENGTH, LENGTH)
-    return _outcome(head(r, s, v, mask, scale_t, "identity"), leaves, cotangent)
+    return _outcome(lambda r, s, v: head(r, s, v, mask, scale_t, "identity"), level, torch.float32)
 
 
 def truth(level: float, scale_t: str) -> list[Tensor]:
     """Eq. 10-12 in float64, by a softmax that takes the maximum off."""
-    *leaves, cotangent = _drawn(level)
-    leaves = [leaf.requires_grad_() for leaf in leaves]
-    r, s, v = leaves
-    p = (scaled(r, scale_t)[:, :, None] + s[None]).softmax(1)  # [queries, keys, features]
-    return _outcome((p * v[None]).sum(1), leaves, cotangent)
+
+    def attended(r: Tensor, s: Tensor, v: Tensor) -> Tensor:
+        p = (scaled(r, scale_t)[:, :, None] + s[None]).softmax(1)  # [queries, keys, features]
+        return (p * v[None]).sum(1)
+
+    return _outcome(attended, level, torch.float64)
 
 
 def right(level: float, scale_t: str) -> bool:

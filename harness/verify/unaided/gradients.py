@@ -10,16 +10,8 @@ from functools import partial
 import torch
 
 from harness.verify.batches import ragged
-from harness.verify.compare import off_kinks
-from harness.verify.unaided.subject import (
-    Finding,
-    Lengths,
-    PosedBatch,
-    Subject,
-    Void,
-    told,
-    trained,
-)
+from harness.verify.compare import off_kinks, trained
+from harness.verify.unaided.subject import Finding, Lengths, PosedBatch, Subject, Void, told
 
 BATCHES: tuple[tuple[Lengths, int, bool, bool], ...] = (
     (ragged(2), 1, False, False),

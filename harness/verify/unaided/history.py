@@ -14,7 +14,7 @@ import torch
 from harness.build import set_tf32
 from harness.isolate import Limits, run
 from harness.registry import foreign
-from harness.verify.compare import OUTPUT
+from harness.verify.compare import OUTPUT, trained
 from harness.verify.unaided.subject import (
     Finding,
     PosedBatch,
@@ -25,7 +25,6 @@ from harness.verify.unaided.subject import (
     numbers,
     of,
     told,
-    trained,
 )
 from harness.verify.unaided.values import apart, changes
 
@@ -55,7 +54,7 @@ def repeat(subject: Subject) -> Iterator[Finding]:
             yield Finding(f"{AGAIN} changed the {name}", moved, 0.0, of(name), point.where, hint)
 
 
-def kept(subject: Subject) -> Iterator[Finding]:
+def kept(subject: Subject) -> None:
     """Input, mask, weights and what an earlier call returned are as they were after a call."""
     module = subject.module()
     for point in subject.points():
@@ -86,13 +85,11 @@ def kept(subject: Subject) -> Iterator[Finding]:
                 f"a later call changed the output of an earlier one by {moved:.2g} "
                 f"({point.where}); return a tensor of its own"
             )
-    yield from ()
 
 
 def history(subject: Subject) -> Iterator[Finding]:
     """After other calls a module says what a fresh one does."""
-    for lengths in subject.batches:
-        point = subject.point(lengths)
+    for point in subject.points():
         if int(point.real.sum()) < 2:
             continue
         # Multiples of 1/64: their sum is exact in any order.

@@ -11,9 +11,10 @@ import numpy as np
 import torch
 
 from harness.verify.budget import FACTOR, FLOOR, GRADIENT_FLOOR, error
-from harness.verify.compare import OUTPUT, UNIT, Computed, off_kinks, shaken
+from harness.verify.compare import OUTPUT, UNIT, Computed, off_kinks, shaken, trained
 from harness.verify.unaided.subject import (
     LONG,
+    SMALL,
     Finding,
     Lengths,
     PosedBatch,
@@ -22,7 +23,6 @@ from harness.verify.unaided.subject import (
     Void,
     numbers,
     of,
-    trained,
 )
 
 SHAKES = 4
@@ -143,7 +143,7 @@ def allowed(moved: float, dtype: str, gradient: str, point: PosedBatch) -> float
 
 def precision(subject: Subject) -> Iterator[Finding]:
     """Against its own float64, within the error budget; and that this is float64."""
-    for lengths in (*subject.batches, (LONG,)):
+    for lengths in (*SMALL, (LONG,)):
         found, _, _ = off_kinks(partial(_drawn, subject, lengths), 0)
         yield from found
 

@@ -17,7 +17,7 @@ from harness.isolate.outcome import USAGE, kind_of, of_exception, one_line
 from harness.registry import resolve
 from harness.verify.batches import D_IN, D_OUT, HEADS, ragged
 from harness.verify.budget import Deviation
-from harness.verify.compare import OUTPUT, Computed, computed, numpy64
+from harness.verify.compare import OUTPUT, Computed, computed, numpy64, trained
 from reference_impls.mechanism import Implementation, Mechanism
 
 Lengths = tuple[int, ...]
@@ -45,18 +45,12 @@ class Void(Exception):
 class Finding(Deviation):
     """How far something moved that should not have.
 
-    Attributes
-    ----------
-    what : str
-        What was changed, and what that changed: "a batch in another order changed the output".
-    where : str
-        At which point: "N=7, f64".
-    hint : str
-        What to do about it.
+    `what` says what was changed, and what that changed: "a batch in another order changed the
+    output".
     """
 
-    where: str = ""
-    hint: str = ""
+    where: str = ""  # at which point: "N=7, f64"
+    hint: str = ""  # what to do about it
 
     def __str__(self) -> str:
         size = f"by {self.error:.2g}" if math.isfinite(self.error) else "to what is not finite"
@@ -65,33 +59,20 @@ class Finding(Deviation):
         return f"{told}; {self.hint}" if self.hint else told
 
 
-Check = Callable[["Subject"], Iterator[Finding]]
-"""Yields all that it compared; raises `Refused` for what is no matter of size, or `Void`."""
+Check = Callable[["Subject"], Iterator[Finding] | None]
+"""Yields all that it compared, if anything; raises `Refused` for what is no matter of size, or
+`Void`."""
 
 
 @dataclass(frozen=True)
 class PosedBatch:
-    """One batch.
+    """One batch."""
 
-    Attributes
-    ----------
-    x : Tensor [B, N, d_in]
-        Zero at padding.
-    real : bool Tensor [B, N]
-        True for tokens.
-    cotangent : Tensor, shape of the output
-        Zero at padding.
-    where : str
-        How findings name it.
-    drawn : tuple
-        Lengths and seed by which it was drawn, whatever was made of it since.
-    """
-
-    x: torch.Tensor
-    real: torch.Tensor
-    cotangent: torch.Tensor
-    where: str
-    drawn: tuple[Lengths, int]
+    x: torch.Tensor  # [B, N, d_in]; zero at padding
+    real: torch.Tensor  # bool [B, N]; true for tokens
+    cotangent: torch.Tensor  # of the output's shape; zero at padding
+    where: str  # how findings name it
+    drawn: tuple[Lengths, int]  # lengths and seed, whatever was made of it since
 
     def samples(self, picked: Sequence[int]) -> PosedBatch:
         """Some of its samples, in this order."""
@@ -119,29 +100,19 @@ class PosedBatch:
 
 @dataclass(frozen=True)
 class Subject:
-    """A module without oracle, in one dtype on one device, and the batches that it is tried at.
-
-    Attributes
-    ----------
-    options : mapping
-        For the factory.
-    batches : tuple of Lengths
-    arithmetic : str
-        By which it is judged; its dtype, unless products are in TF32.
-    remembered : dict
-        What several checks ask for and one of them has found out.
-    """
+    """A module without oracle, in one dtype on one device."""
 
     mechanism: Mechanism
     implementation: Implementation
     dtype: str
     device: str
-    options: Mapping[str, Any]
+    options: Mapping[str, Any]  # for the factory
     d_in: int = D_IN
     d_out: int = D_OUT
     heads: int = HEADS
-    batches: tuple[Lengths, ...] = SMALL
-    arithmetic: str = ""
+
+    arithmetic: str = ""  # by which it is judged; its dtype, unless products are in TF32
+    # What several checks ask for and one of them has found out.
     remembered: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -214,8 +185,8 @@ class Subject:
         return PosedBatch(x, real.to(self.device), cotangent, where, (lengths, seed))
 
     def points(self) -> Iterator[PosedBatch]:
-        """A point for each batch."""
-        for lengths in self.batches:
+        """A point for each of the `SMALL` batches."""
+        for lengths in SMALL:
             yield self.point(lengths)
 
     def steep(self) -> Iterator[PosedBatch]:
@@ -274,11 +245,6 @@ def of_mechanism(
     options = {**mechanism.options, **implementation.options}
     d_in = D_OUT if mechanism.keeps_width else D_IN
     return Subject(mechanism, implementation, dtype, device, options, d_in)
-
-
-def trained(module: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
-    """Weights that are trained, by name."""
-    return {name: p for name, p in module.named_parameters() if p.requires_grad}
 
 
 def declared(module: object) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from harness.verify.compare import OUTPUT, Computed
 from harness.verify.unaided.precision import allowed, known
 from harness.verify.unaided.subject import (
     LONG,
+    SMALL,
     Finding,
     PosedBatch,
     Refused,
@@ -54,7 +55,7 @@ def changes(
         yield Finding(what, apart(value, want[name]), budget, of(name), point.where, hint)
 
 
-def answer(subject: Subject) -> Iterator[Finding]:
+def answer(subject: Subject) -> None:
     """A plain tensor of the promised shape, in the dtype and on the device of x, with a gradient.
 
     Without gradients too, where some take another way.
@@ -70,7 +71,6 @@ def answer(subject: Subject) -> Iterator[Finding]:
                     "the output carries no gradient, so nothing could be trained "
                     f"({point.where}); it is detached, or computed under no_grad"
                 )
-    yield from ()
 
 
 def _refuse_other(subject: Subject, output: torch.Tensor, point: PosedBatch) -> None:
@@ -89,7 +89,7 @@ def _refuse_other(subject: Subject, output: torch.Tensor, point: PosedBatch) -> 
             )
 
 
-def finite(subject: Subject) -> Iterator[Finding]:
+def finite(subject: Subject) -> None:
     """Finite values and gradients: of random tokens, few values, large ones, without tokens."""
     for point in (*subject.points(), *subject.steep()):
         signs = point.x.sign()
@@ -106,7 +106,6 @@ def finite(subject: Subject) -> Iterator[Finding]:
                 if not np.isfinite(value).all():
                     told_of = f"{doing}{_by_an_empty_sample(subject, point, x)}"
                     raise Refused(f"{told_of}: the {name} is not finite ({point.where})")
-    yield from ()
 
 
 def _by_an_empty_sample(subject: Subject, point: PosedBatch, x: torch.Tensor) -> str:
@@ -150,12 +149,11 @@ def padding(subject: Subject) -> Iterator[Finding]:
         yield from changes(subject, doing, more, few, point, KEYS)
 
 
-def reach(subject: Subject) -> Iterator[Finding]:
+def reach(subject: Subject) -> None:
     """The last tokens matter, at any length: nothing is cut off."""
-    for n in (*map(max, subject.batches), LONG):
+    for n in (*map(max, SMALL), LONG):
         if n > 1:
             reached(subject, n)
-    yield from ()
 
 
 def reached(subject: Subject, n: int) -> None:

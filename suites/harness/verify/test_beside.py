@@ -76,11 +76,16 @@ def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(beside, "PAIRS", 2)
 
 
-def told(kind: type[nn.Module]) -> dict[str, Any]:
-    """The record of a module of this file."""
+def asked(kind: type[nn.Module]) -> tuple[str, str, str, tuple[str]]:
+    """A module of this file, as a child is asked of it."""
     place = f"{HERE}:{kind.__name__}"
     (name,) = Registry((place,)).given_names
-    of = (name, "f32", "cpu", (place,))
+    return name, "f32", "cpu", (place,)
+
+
+def told(kind: type[nn.Module]) -> dict[str, Any]:
+    """The record of a module of this file."""
+    of = asked(kind)
     return {"status": "ok", **beside.determinism(*of), **beside.compiled(*of)}
 
 
@@ -160,9 +165,7 @@ def test_a_graph_is_compared_with_eager(
     for name in ("CUDAGraph", "Stream", "graph", "current_stream"):
         monkeypatch.setattr(torch.cuda, name, Pretended)
     monkeypatch.setattr(torch.cuda, "stream", nullcontext)
-    place = f"{HERE}:{kind.__name__}"
-    (name,) = Registry((place,)).given_names
-    found = beside.graphed(name, "f32", "cpu", (place,))
+    found = beside.graphed(*asked(kind))
     if differs is None:
         assert found["graphed"] is None
         assert found["graphed_reason"].startswith("failed: operation not permitted")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -23,6 +22,7 @@ from harness.verify.exact import (
 )
 from reference_impls.mtsa.optimized import Algorithm1MTSA
 from suites.support.command_line import here
+from suites.support.misbehaving.core import ScaledBackward
 
 torch.set_num_threads(1)
 
@@ -77,16 +77,7 @@ def test_a_wrong_algorithm_is_noticed(what: str, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.usefixtures("_short")
 def test_the_last_step_alone_decides_the_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Wrong(torch.autograd.Function):
-        @staticmethod
-        def forward(context: Any, x: torch.Tensor) -> torch.Tensor:
-            return x.clone()
-
-        @staticmethod
-        def backward(context: Any, *grad: torch.Tensor) -> torch.Tensor:
-            return 2 * grad[0]
-
-    monkeypatch.setattr(algorithm1, "head", lambda *a: Wrong.apply(HEAD(*a)))
+    monkeypatch.setattr(algorithm1, "head", lambda *a: ScaledBackward.apply(HEAD(*a), 2.0))
     found = algorithm1.check()
     assert found["parts"]["output"]["verdict"] == "ok"
     assert found["parts"]["gradients"]["verdict"] == "wrong"

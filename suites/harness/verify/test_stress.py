@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,8 +11,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from suites.support.batches import D_IN, DEFAULTS, assert_same, batch, build, error, module_of, run
-from suites.support.parameters import few
+from suites.support.batches import (
+    D_IN,
+    DEFAULTS,
+    assert_same,
+    batch,
+    build,
+    cotangent_of,
+    error,
+    module_of,
+    run,
+)
+from suites.support.parameters import few, has_compiler
 
 torch.set_num_threads(1)
 
@@ -89,8 +98,7 @@ def test_layout_of_the_input_does_not_matter(name: str) -> None:
     # The gradient of a non-contiguous leaf.
     leaf = features_first.detach().requires_grad_()
     out = module_of(name)(leaf, mask)
-    generator = torch.Generator().manual_seed(2)  # as in `run`
-    (out * torch.randn(out.shape, generator=generator, dtype=out.dtype)).sum().backward()
+    (out * cotangent_of(out)).sum().backward()
     assert leaf.grad is not None
     assert error(leaf.grad, wanted["x"]) < 1e-12
 
@@ -125,8 +133,7 @@ def test_gradients_are_computed_where_they_are_wanted(name: str) -> None:
     out = module(x, mask)  # x wants none
     assert error(out, wanted["output"]) == 0
     if list(module.parameters()):
-        generator = torch.Generator().manual_seed(2)  # as in `run`
-        (out * torch.randn(out.shape, generator=generator, dtype=out.dtype)).sum().backward()
+        (out * cotangent_of(out)).sum().backward()
         for name_of, parameter in module.named_parameters():
             if parameter.grad is not None:
                 assert error(parameter.grad, wanted[name_of]) < 1e-12, name_of
@@ -156,10 +163,7 @@ def _forget_compiled_code() -> Iterator[None]:
     torch.compiler.reset()
 
 
-@pytest.mark.skipif(
-    not any(map(shutil.which, ("c++", "g++", "clang++", "cl"))),
-    reason="torch.compile needs a C++ compiler on a CPU",
-)
+@pytest.mark.skipif(not has_compiler(), reason="torch.compile needs a C++ compiler on a CPU")
 @pytest.mark.usefixtures("_forget_compiled_code")
 @pytest.mark.parametrize("name", few(DEFAULTS, TELLING))
 def test_compiled_is_eager(name: str) -> None:

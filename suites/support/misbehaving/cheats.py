@@ -201,61 +201,62 @@ class SkipsAfterCalls(Attention):
         return self.last
 
 
-class SkipsKnownShapes(Attention):
+class Less(Attention):
+    """Attends to the first token only; `spared` says when."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        return v[:, :1].expand_as(v) if self.spared(q) else super().attend(q, k, v, mask)
+
+    def spared(self, q: Tensor) -> bool:
+        """Whether these queries get the first token only."""
+        raise NotImplementedError
+
+
+class SkipsKnownShapes(Less):
     """Attends to the first token only, once it has met a shape five times."""
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__(d_in, d_out)
         self.met: Counter[torch.Size] = Counter()
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    def spared(self, q: Tensor) -> bool:
         self.met[q.shape] += 1
-        if self.met[q.shape] > 5 and not torch.is_grad_enabled():
-            return v[:, :1].expand_as(v)
-        return super().attend(q, k, v, mask)
+        return self.met[q.shape] > 5 and not torch.is_grad_enabled()
 
 
-class LessUnderInference(Attention):
+class LessUnderInference(Less):
     """Attends to the first token only, in ``torch.inference_mode``."""
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        if torch.is_inference_mode_enabled():
-            return v[:, :1].expand_as(v)
-        return super().attend(q, k, v, mask)
+    def spared(self, q: Tensor) -> bool:
+        return torch.is_inference_mode_enabled()
 
 
-class LessWithoutGradients(Attention):
+class LessWithoutGradients(Less):
     """Attends to the first token only, where no gradient is wanted."""
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        if torch.is_grad_enabled():
-            return super().attend(q, k, v, mask)
-        return v[:, :1].expand_as(v)
+    def spared(self, q: Tensor) -> bool:
+        return not torch.is_grad_enabled()
 
 
-class LessInTraining(Attention):
+class LessInTraining(Less):
     """Attends to the first token only, in training mode."""
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        return v[:, :1].expand_as(v) if self.training else super().attend(q, k, v, mask)
+    def spared(self, q: Tensor) -> bool:
+        return self.training
 
 
-class LessWhenCompiled(Attention):
+class LessWhenCompiled(Less):
     """Attends to the first token only, where torch.compile traces it."""
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        if torch.compiler.is_compiling():
-            return v[:, :1].expand_as(v)
-        return super().attend(q, k, v, mask)
+    def spared(self, q: Tensor) -> bool:
+        return torch.compiler.is_compiling()
 
 
-class LessWhenLarge(Attention):
+class LessWhenLarge(Less):
     """Attends to the first token only, in batches larger than those that are verified."""
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        if len(q) > 4:
-            return v[:, :1].expand_as(v)
-        return super().attend(q, k, v, mask)
+    def spared(self, q: Tensor) -> bool:
+        return len(q) > 4
 
 
 class CacheOnDisk(Attention):
@@ -330,13 +331,13 @@ class HalfForSingle(Attention):
         return super().attend(q, k, half.to(v.dtype), mask)
 
 
-class LowerWhenTimed(Attention):
+class LowerWhenTimed(LowerPrecision):
     """Computes in bfloat16 in ``torch.inference_mode``."""
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        if not torch.is_inference_mode_enabled():
+        if torch.is_inference_mode_enabled():
             return super().attend(q, k, v, mask)
-        return super().attend(q.bfloat16(), k.bfloat16(), v.bfloat16(), mask).to(q.dtype)
+        return Attention.attend(self, q, k, v, mask)
 
 
 class FoldsOnce(Attention):

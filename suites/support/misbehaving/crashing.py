@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 import os
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from suites.support import isolated_tasks as tasks
+from suites.support.misbehaving.core import ScaledBackward
 
 PIDS = "ATTNBENCH_TEST_PIDS"
 """Environment variable: the file to which they write the ids of processes that they leave."""
@@ -40,7 +40,7 @@ class Hang(Behaved):
     """Never returns."""
 
     def before(self, call: int) -> None:
-        """Sleep with the interpreter's lock held, so that no signal handler runs."""
+        # With the interpreter's lock held, so that no signal handler runs.
         ctypes.PyDLL(None).sleep(600)
 
 
@@ -48,7 +48,7 @@ class Segfault(Behaved):
     """Reads where nothing is."""
 
     def before(self, call: int) -> None:
-        """Read address 0."""
+
         tasks.read_null()
 
 
@@ -56,7 +56,7 @@ class Nan(Behaved):
     """Returns NaN."""
 
     def after(self, output: torch.Tensor, call: int) -> torch.Tensor:
-        """Spoil one value."""
+
         return output.index_fill(0, torch.tensor([0]), float("nan"))
 
 
@@ -64,33 +64,22 @@ class LateNan(Behaved):
     """Returns NaN from the sixth call on: warm, and in the midst of being timed."""
 
     def after(self, output: torch.Tensor, call: int) -> torch.Tensor:
-        """Spoil what is timed only."""
+
         return output * float("nan") if call > 5 else output
-
-
-class _Spoilt(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
-        return gradient * float("nan")
 
 
 class NanGradient(Behaved):
     """Returns numbers, but its gradients are NaN."""
 
     def after(self, output: torch.Tensor, call: int) -> torch.Tensor:
-        """Spoil the way back."""
-        return _Spoilt.apply(output)
+        return ScaledBackward.apply(output, float("nan"))
 
 
 class Greedy(Behaved):
     """Wants more memory than there is."""
 
     def before(self, call: int) -> None:
-        """Ask for a pebibyte."""
+
         torch.empty(2**50, dtype=torch.uint8)
 
 
@@ -98,7 +87,7 @@ class Daemon(Behaved):
     """Leaves a daemon behind, detached from everything."""
 
     def before(self, call: int) -> None:
-        """Start it once and note its process id."""
+
         if call == 1:
             _note(tasks.detached())
 
@@ -107,7 +96,7 @@ class Twin(Behaved):
     """Forks, and both go on, so that two answers are sent."""
 
     def before(self, call: int) -> None:
-        """Fork once; the twin notes its process id."""
+
         if call == 1 and os.fork() == 0:
             _note(os.getpid())
 
@@ -116,8 +105,7 @@ class Unprintable(Behaved):
     """Fails with a message that no terminal can show."""
 
     def before(self, call: int) -> None:
-        """Name a file that is no UTF-8, as Python holds such names."""
-        raise FileNotFoundError("no weights in \udcff\udcfe.bin")
+        raise FileNotFoundError("no weights in \udcff\udcfe.bin")  # as Python holds such names
 
 
 def _note(pid: int) -> None:

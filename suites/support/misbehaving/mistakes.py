@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
-from suites.support.misbehaving.core import Attention
+from suites.support.misbehaving.core import Attention, ScaledBackward
+from suites.support.misbehaving.honest import Dropout
 
 
 class BatchFirstForgotten(torch.nn.Module):
@@ -50,21 +51,11 @@ class DetachedScores(Attention):
         return super().weigh(0.01 * scores + (0.99 * scores).detach(), mask)
 
 
-class _Half(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return gradient / 2
-
-
 class LostFactor(Attention):
     """A backward pass of its own loses the factor 2."""
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        return _Half.apply(super().forward(x, mask))
+        return ScaledBackward.apply(super().forward(x, mask), 0.5)
 
 
 class _Softmax(torch.autograd.Function):
@@ -367,15 +358,8 @@ class LeaksWhenLarge(Attention):
         return (scores - 100 * ~mask[:, None, :]).softmax(-1)
 
 
-class ForgetfulCheckpoint(Attention):
+class ForgetfulCheckpoint(Dropout):
     """Computes its attention anew in the backward pass, with another dropout."""
-
-    def __init__(self, d_in: int, d_out: int) -> None:
-        super().__init__(d_in, d_out)
-        self.drop = torch.nn.Dropout(0.1)
-
-    def weigh(self, scores: Tensor, mask: Tensor) -> Tensor:
-        return self.drop(super().weigh(scores, mask))
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
         if not torch.is_grad_enabled():

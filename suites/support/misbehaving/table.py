@@ -18,29 +18,16 @@ END = "<!-- end of misbehaving -->"
 
 @dataclass(frozen=True)
 class Noticed:
-    """One module, the command that notices it, and why.
+    """One module, the command that notices it, and why."""
 
-    Attributes
-    ----------
-    module : str
-        ``cheats:MemoByAddress``.
-    command : {"verify", "bench forward", "bench training"}
-    check : str
-        Name in ``CHECKS`` of `harness.verify.unaided.judge` or of `harness.measure.checks`; two
-        joined by " or " where the scheduler decides.
-    reason : str
-        What was printed once; other runs differ in numbers alone.
-    dtype : str
-    length : int
-        N of what is timed.
-    """
-
-    module: str
-    command: str
+    module: str  # ``cheats:MemoByAddress``
+    command: str  # "verify", "bench forward" or "bench training"
+    # Name in ``CHECKS`` of `harness.verify.unaided.judge` or of `harness.measure.checks`; two
+    # joined by " or " where the scheduler decides.
     check: str
-    reason: str
+    reason: str  # what was printed once; other runs differ in numbers alone
     dtype: str = "f32"
-    length: int = 64
+    length: int = 64  # N of what is timed
 
     def __str__(self) -> str:
         return f"{self.module.partition(':')[2]}-{self.command}".replace(" ", "-")
