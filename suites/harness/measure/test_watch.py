@@ -316,11 +316,12 @@ def test_two_clocks_must_agree_on_the_samples(speed: float, fine: bool) -> None:
     assert raised is None or raised.value.value == {"found_by": "clock"}
 
 
-def test_losing_the_core_between_two_readings_is_no_disagreement() -> None:
+@pytest.mark.parametrize("reading", [1, 0], ids=["first", "last"])
+def test_losing_the_core_between_two_readings_is_no_disagreement(reading: int) -> None:
     other, readings = FakeClock(), itertools.count()
 
     def clock() -> float:
-        if next(readings) % 4 == 1:  # before the first of a sample's four, another process runs
+        if next(readings) % 4 == reading:  # before this one of a sample's four, another one runs
             other.now += 0.5
         return other.now
 
