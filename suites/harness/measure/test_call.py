@@ -85,12 +85,16 @@ def test_a_size_beyond_the_machine_is_oom_at_once_in_a_bench(
     assert first["least_bytes"] > machine
 
 
-def test_a_baseline_that_is_refused_runs_in_no_case_s_company(tmp_path: Path) -> None:
+def test_a_case_is_timed_beside_its_baseline_unless_that_is_refused(tmp_path: Path) -> None:
     session = made_up(tmp_path)
-    base, *others = session.cases
-    assert {session.task("time", one, 0).beside for one in others} == {base.id}
-    session.keep(others)
-    assert {session.task("time", one, 0).beside for one in others} == {None}
+    base, control, other = session.cases
+
+    def beside() -> dict[str, str | None]:
+        return {t.case.id: t.beside for t in session.tasks()[0] if t.kind == "time"}
+
+    assert beside() == {base.id: None, control.id: base.id, other.id: base.id}
+    session.keep([control, other])
+    assert beside() == {control.id: None, other.id: None}
 
 
 def test_so_it_is_in_a_search_of_the_frontier(

@@ -58,10 +58,11 @@ class FakeClock:
         return call
 
 
-def one(call: Callable[[], object], rounds: int, seconds: float, **more: Any) -> Sampled:
-    """Samples of one call."""
-    once = more.pop("once", None)
-    return sample([call], rounds, seconds, None if once is None else [once], **more)[0]
+def one(
+    call: Callable[[], object], rounds: int, seconds: float, once: float = 0.0, **more: Any
+) -> Sampled:
+    """Samples of one call, which takes so long, or is tried once to know."""
+    return sample([call], rounds, seconds, [once] if once else None, **more)[0]
 
 
 @pytest.mark.parametrize("cost", [1e-5, 1e-3, 0.02, 0.5])

@@ -40,17 +40,11 @@ def case_of(one: Noticed) -> str:
 
 @dataclass(frozen=True)
 class Bench:
-    """What a session does with a case, in a few samples.
-
-    Attributes
-    ----------
-    child : Interpreter
-    ceilings : mapping
-        What this machine can do, measured.
-    """
+    """What a session does with a case, in a few samples."""
 
     child: Interpreter
     ceilings: dict[str, Any]
+    """What this machine can do, measured."""
 
     def timed(self, one: Noticed, skip: Sequence[str] = (), seconds: float = 0.02) -> Outcome:
         """Time a module and have another process compute again what it gave."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -18,7 +18,6 @@ from harness.measure.gpu import REASONS, Sensed, Sensor, sensor
 from harness.measure.on_gpu import LEAST_STEPS, energy_record
 from harness.measure.run import Prepared, prepare
 from suites.harness.measure.test_cuda_clock import Simulated
-from suites.support.sessions import made_up
 
 CAP, HOT, IDLE = 0x04, 0x20, 0x01
 CASE = "multi_head.plain-B1-N2-D4-H2-f32-forward-cpu+1-thread"
@@ -279,10 +278,8 @@ def test_every_other_reading_says_that_the_clock_was_lowered_too(
 def test_a_capture_that_fails_costs_the_reading_and_the_interpreter(
     simulated: tuple[Simulated, Prepared], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_: Prepared) -> Callable[..., None]:
-        raise RuntimeError("operation not permitted\nwhen stream is capturing")
-
-    monkeypatch.setattr(on_gpu, "captured", fail)
+    failed = RuntimeError("operation not permitted\nwhen stream is capturing")
+    monkeypatch.setattr(on_gpu, "captured", Mock(side_effect=failed))
     device, prepared = simulated
     record = clock.time_prepared(
         prepared, 5, 0.0, True, device, None, False, clock.acting(()), None
@@ -293,49 +290,25 @@ def test_a_capture_that_fails_costs_the_reading_and_the_interpreter(
 
 
 def test_an_interpreter_whose_capture_failed_is_replaced() -> None:
-    class Child:
-        restarts = 0
-
-        def run(self, *_: Any) -> Outcome:
-            told = {"samples": [0.1], "median": 0.1, "clock_seconds": 1.0}
-            return Outcome("ok", {**told, "spoiled": True}, "", 1.0)
-
-        def restart(self) -> None:
-            self.restarts += 1
-
-    child: Any = Child()
+    told = {"samples": [0.1], "median": 0.1, "clock_seconds": 1.0, "spoiled": True}
+    child = Mock(**{"run.return_value": Outcome("ok", told, "", 1.0)})
     found = call.time(child, {"case": CASE, "given": []}, Limits(), {"allocator": ""})
-    assert child.restarts == 1
+    assert child.restart.call_count == 1
     assert "spoiled" not in found.value
 
 
 def test_where_there_is_no_room_for_two_a_case_is_timed_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked: list[Any] = []
-
-    def timed(case: str, *given: Any) -> dict[str, Any]:
-        asked.append(given[6:])
-        if given[6:]:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return {"median": 1.0}
-
+    full = torch.OutOfMemoryError("CUDA out of memory")
+    timed = Mock(side_effect=[full, {"median": 1.0}])
     monkeypatch.setattr(clock, "_time_case", timed)
     on_cuda = CASE.replace("-cpu+1-thread", "-cuda")
     record = clock.time_case(on_cuda, beside="base", beside_first=True)
-    assert asked == [("base", True), ()]
+    assert [one.args[7:] for one in timed.call_args_list] == [("base", True), ()]
     assert record["median"] == 1.0
     assert (record["beside"], record["beside_detail"]) == ("base", clock.NO_ROOM)
     for case, beside in ((on_cuda, None), (CASE, "base")):
-        monkeypatch.setattr(
-            clock, "_time_case", lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError("oom"))
-        )
+        timed.side_effect = [full, {"median": 1.0}]
         with pytest.raises(torch.OutOfMemoryError):
             clock.time_case(case, beside=beside)
-
-
-def test_a_session_pairs_cases_with_their_baseline(tmp_path: Path) -> None:
-    session = made_up(tmp_path)
-    base, control, other = session.cases
-    tasks = {t.case.id: t.beside for t in session.tasks()[0] if t.kind == "time"}
-    assert tasks == {base.id: None, control.id: base.id, other.id: base.id}

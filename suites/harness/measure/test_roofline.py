@@ -41,12 +41,11 @@ from harness.plan import make_plan
 from harness.records import journal
 from harness.records.ratios import WITHHELD, Row
 from harness.registry import Registry, builtins, foreign
-from harness.verify.run import jobs
 from reports.core.sentences import closing
 from reports.pages.bench import cases
 from suites.harness.records.test_ratios import margin, peak, record
 from suites.harness.records.test_ratios import rows_of as summed_up
-from suites.support.command_line import ROOT, SMALL, here, printed
+from suites.support.command_line import ROOT, SMALL, here, printed, verified_before
 from suites.support.made_up_records import record as made
 
 BASE = "multi_head.sdpa-B64-N64-D300x600-H8-f32-forward-cpu"
@@ -67,8 +66,8 @@ def peaks(block: int = 0, gauge: str = GAUGE, **more: Any) -> dict[str, Any]:
     }
 
 
-def timed(case: str, seconds: float, blocks: int = 3) -> list[dict[str, Any]]:
-    return [record(case, b, seconds) for b in range(blocks)]
+def timed(case: str, seconds: float) -> list[dict[str, Any]]:
+    return [record(case, block, seconds) for block in range(3)]
 
 
 def counted(case: str, launches: int) -> dict[str, Any]:
@@ -477,13 +476,10 @@ def test_missing_ceilings_are_made_up_for_and_a_clock_too_fast_is_said(tmp_path:
     planned = make_plan("quick", "cpu", known, chosen)
     folder = tmp_path / "results"
     session = Session(planned.cases, planned.profile, known, folder, fingerprint)
-    checked = jobs([(c.name, "f32", ()) for c in planned.cases], known, fingerprint)
+    verified_before(folder)
     everything = {"median": 1e-9, "samples": [1e-9], "transient_bytes": 1, "launches": 7}
     everything |= {"error": 1e-8, "budget": 1e-6, "margin": 100.0, "peak_bytes": 8}
     with journal.Writer(folder, {"fingerprint": fingerprint}) as writer:
-        for job in checked:
-            row = {"name": job.name, "dtype": "f32", "verdict": "ok", "status": "ok", "detail": ""}
-            writer.append({"kind": "verify", "key": job.key, "case": job.case, **row})
         for task in (task for tasks in session.tasks() for task in tasks):
             if (task.kind, task.block) != ("peaks", 1):
                 own = {"code": task.code, "fingerprint": session.fingerprint_id, "key": task.key}

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -25,16 +28,22 @@ from harness.measure.cuda_clock import events_in_turn
 from harness.measure.run import prepare
 from harness.measure.watch import LOOKS, Watch
 from harness.stats import block_time
+from suites.harness.measure.test_clock import FakeClock
 from suites.harness.measure.test_cuda_clock import Simulated
 
 ID = "multi_head.plain-B3-N4-D8-H2-f32-{}-cpu+1-thread"
 ALL = acting(())
 
 
-def watched(phase: str = "forward", once: float = 1e-4, on: frozenset[str] = ALL) -> Watch:
+def watched(
+    phase: str = "forward", calls: int = 1, once: float = 1e-4, on: frozenset[str] = ALL
+) -> Watch:
+    """Over samples of so many calls."""
     prepared = prepare(ID.format(phase))
     prepared.call()
-    return Watch(prepared, once, on)
+    over = Watch(prepared, once, on)
+    assert over.begin(calls) == calls
+    return over
 
 
 def take(over: Watch, calls: int) -> list[tuple[torch.Tensor, ...]]:
@@ -59,8 +68,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("phase", ["forward", "training"])
 def test_no_call_meets_an_input_again(soon: None, phase: str) -> None:
-    over = watched(phase)
-    assert over.begin(8) == 8
+    over = watched(phase, 8)
     batches, contents = [], set()
     for _ in range(10):
         batches.append(take(over, 8))
@@ -73,8 +81,7 @@ def test_no_call_meets_an_input_again(soon: None, phase: str) -> None:
 
 
 def test_without_fresh_inputs_every_call_meets_the_same() -> None:
-    over = watched(on=acting(["fresh-inputs", "late-values"]))
-    over.begin(8)
+    over = watched(calls=8, on=acting(["fresh-inputs", "late-values"]))
     assert len({id(x) for _ in range(5) for (x,) in take(over, 8)}) == 1
 
 
@@ -88,22 +95,17 @@ def test_every_sample_may_be_one_that_is_looked_at(soon: None) -> None:
     seen: set[int] = set()
     for _ in range(60):
         over = watched()
-        over.begin(1)
-        for _ in range(30):
-            take(over, 1)
+        take_many(over, 30)
         assert len({look.sample for look in over.looks}) == LOOKS
         seen |= {look.sample for look in over.looks}
     assert len(seen) > 25
     long = watched(once=1.0)
-    long.begin(1)
-    for _ in range(3):
-        take(long, 1)
+    take_many(long, 3)
     assert len(long.looks) == 1
 
 
 def test_a_look_keeps_the_input_the_output_and_every_gradient(soon: None) -> None:
-    over = watched("training")
-    over.begin(3)
+    over = watched("training", 3)
     take(over, 3)
     (look,) = over.looks
     weights = {name for name in look.values if name not in ("the input", "the output")}
@@ -119,18 +121,14 @@ def test_what_arrives_after_the_clock_has_stopped_is_wrong(monkeypatch: pytest.M
 
     monkeypatch.setattr(Watch, "_wait", torch.inference_mode()(arrives))
     over = watched()
-    over.begin(1)
     with pytest.raises(Wrong, match="the output of sample 1 still changed") as raised:
         take(over, 1)
     assert raised.value.value == {"found_by": "late-values"}
-    skipped = watched(on=acting(["late-values"]))
-    skipped.begin(1)
-    take(skipped, 1)
+    take(watched(on=acting(["late-values"])), 1)
 
 
 def test_work_that_goes_on_behind_the_clock_is_wrong() -> None:
     over = watched()
-    over.begin(1)
     stop = threading.Event()
 
     def spin() -> None:
@@ -150,7 +148,6 @@ def test_work_that_goes_on_behind_the_clock_is_wrong() -> None:
 
 def test_who_sets_the_seed_of_everybody_is_told_and_who_draws_is_not(soon: None) -> None:
     over = watched()
-    over.begin(1)
     run = over.call
 
     def draws(*inputs: torch.Tensor) -> None:
@@ -158,8 +155,7 @@ def test_who_sets_the_seed_of_everybody_is_told_and_who_draws_is_not(soon: None)
         torch.rand(3)
 
     over.call = draws
-    for _ in range(5):
-        take(over, 1)
+    take_many(over, 5)
     assert all(look.moved for look in over.looks)
 
     def seeds(*inputs: torch.Tensor) -> None:
@@ -171,39 +167,34 @@ def test_who_sets_the_seed_of_everybody_is_told_and_who_draws_is_not(soon: None)
         take_many(over, 200)
 
 
-def flag(owner: Any, name: str, *values: object) -> tuple[Callable[[], object], ...]:
-    return tuple(partial(setattr, owner, name, value) for value in values)
+def flag(owner: Any, name: str) -> Callable[[object], None]:
+    return partial(setattr, owner, name)
 
 
-CHANGES: dict[str, tuple[Callable[[], object], ...]] = {
-    "default dtype": tuple(
-        partial(torch.set_default_dtype, dtype) for dtype in (torch.float64, torch.float32)
-    ),
-    "gradients on": tuple(partial(torch.set_grad_enabled, on) for on in (False, True)),
-    "precision of float32 products": tuple(
-        partial(torch.set_float32_matmul_precision, to) for to in ("medium", "highest")
-    ),
-    "deterministic algorithms": tuple(
-        partial(torch.use_deterministic_algorithms, on) for on in (True, False)
-    ),
-    "denormals flushed": tuple(partial(torch.set_flush_denormal, on) for on in (True, False)),
-    "oneDNN": flag(torch.backends.mkldnn, "enabled", False, True),
+CHANGES: dict[str, tuple[Callable[[Any], object], object, object]] = {
+    "default dtype": (torch.set_default_dtype, torch.float64, torch.float32),
+    "gradients on": (torch.set_grad_enabled, False, True),
+    "precision of float32 products": (torch.set_float32_matmul_precision, "medium", "highest"),
+    "deterministic algorithms": (torch.use_deterministic_algorithms, True, False),
+    "denormals flushed": (torch.set_flush_denormal, True, False),
+    "oneDNN": (flag(torch.backends.mkldnn, "enabled"), False, True),
     # Where torch's newer setting was used the older one is not read.
-    "TF32 of products": flag(torch.backends.cuda.matmul, "fp32_precision", "tf32", "none"),
+    "TF32 of products": (flag(torch.backends.cuda.matmul, "fp32_precision"), "tf32", "none"),
 }
+"""What sets each, what to, and what it was."""
 
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_what_is_changed_for_the_whole_process_is_named(name: str) -> None:
     before = state.state()
     state.refuse_changed(before, state.state(), "when nothing was done")
-    change, back = CHANGES[name]
-    change()
+    change, to, back = CHANGES[name]
+    change(to)
     try:
         with pytest.raises(Meddling, match=f"changed .*{name}: .* -> ") as raised:
             state.refuse_changed(before, state.state(), "when it was called")
     finally:
-        back()
+        change(back)
     assert raised.value.value == {"found_by": "state"}
     state.refuse_changed(before, state.state(), "when it was put back")
 
@@ -316,33 +307,26 @@ def test_inputs_differ_by_more_than_a_number() -> None:
 
 @pytest.mark.parametrize(("speed", "fine"), [(1.0, True), (0.97, True), (0.9, False), (1.1, False)])
 def test_two_clocks_must_agree_on_the_samples(speed: float, fine: bool) -> None:
-    now = [0.0]
-
-    def work() -> None:
-        now[0] += 0.01
-
-    def timed() -> list[Sampled]:
-        clock = lambda: speed * now[0]  # noqa: E731
-        return sample([work], 5, 0.0, [0.01], clock=clock, other=lambda: now[0])
-
+    other = FakeClock()
     with nullcontext() if fine else pytest.raises(Wrong, match="one clock says") as raised:
-        assert len(timed()[0].samples) == 5
+        (found,) = sample(
+            [other.work(0.01)], 5, 0.0, [0.01], lambda: speed * other.now, other=other
+        )
+        assert len(found.samples) == 5
     assert raised is None or raised.value.value == {"found_by": "clock"}
 
 
-def test_losing_the_core_between_two_readings_is_no_disagreement() -> None:
-    now, readings = [0.0], [0]
+@pytest.mark.parametrize("reading", [1, 0], ids=["first", "last"])
+def test_losing_the_core_between_two_readings_is_no_disagreement(reading: int) -> None:
+    other, readings = FakeClock(), itertools.count()
 
     def clock() -> float:
-        if readings[0] % 4 == 1:  # before the first of a sample's four, another process runs
-            now[0] += 0.5
-        readings[0] += 1
-        return now[0]
+        if next(readings) % 4 == reading:  # before this one of a sample's four, another one runs
+            other.now += 0.5
+        return other.now
 
-    def work() -> None:
-        now[0] += 0.01
-
-    assert len(sample([work], 5, 0.0, [0.01], clock=clock, other=lambda: now[0])[0].samples) == 5
+    (found,) = sample([other.work(0.01)], 5, 0.0, [0.01], clock=clock, other=other)
+    assert len(found.samples) == 5
 
 
 @pytest.mark.parametrize(
@@ -391,16 +375,9 @@ def test_on_a_device_inputs_are_queued_before_the_first_event_and_looked_at_behi
     assert all(look.calls == 1 for look in over.looks)
 
 
-class Child:
-    """Answers as it is told to, in order."""
-
-    def __init__(self, *answers: Outcome) -> None:
-        self.answers = list(answers)
-        self.asked: list[tuple[str, Mapping[str, Any]]] = []
-
-    def run(self, name: str, arguments: Mapping[str, Any], *_: Any) -> Outcome:
-        self.asked.append((name, arguments))
-        return self.answers.pop(0)
+def child(*answers: Outcome) -> Any:
+    """An interpreter that answers so, in order, and can do nothing else."""
+    return SimpleNamespace(run=Mock(side_effect=answers))
 
 
 def timing(seconds: float = 1.0, **value: Any) -> Outcome:
@@ -408,21 +385,22 @@ def timing(seconds: float = 1.0, **value: Any) -> Outcome:
     return Outcome("ok", {**told, **value}, "", seconds)
 
 
-def asked(child: Child, **more: Any) -> Outcome:
+def asked(interpreter: Any, **more: Any) -> Outcome:
     arguments = {"case": ID.format("forward"), "given": [], **more}
-    return call.time(cast(Interpreter, child), arguments, Limits(), {"allocator": ""})
+    return call.time(interpreter, arguments, Limits(), {"allocator": ""})
 
 
 def test_what_was_timed_is_computed_again_elsewhere() -> None:
-    child = Child(timing(), Outcome("ok", {"checked": 3}, "", 0.25))
-    found = asked(child)
+    interpreter = child(timing(), Outcome("ok", {"checked": 3}, "", 0.25))
+    found = asked(interpreter)
     assert (found.status, found.seconds) == ("ok", 1.25)
     assert found.value["checked"] == 3
     assert found.value["check_seconds"] == 0.25
     assert "evidence" not in found.value
-    assert [name for name, _ in child.asked] == [call.TIME_CALL, call.CHECK_CALL]
-    assert child.asked[1][1]["evidence"] == {"looks": [1]}
-    assert asked(Child(timing()), skip=["timed-values"]).status == "ok"
+    first, second = (ran.args for ran in interpreter.run.call_args_list)
+    assert (first[0], second[0]) == (call.TIME_CALL, call.CHECK_CALL)
+    assert second[1]["evidence"] == {"looks": [1]}
+    assert asked(child(timing()), skip=["timed-values"]).status == "ok"
 
 
 @pytest.mark.parametrize(
@@ -438,7 +416,7 @@ def test_what_was_timed_is_computed_again_elsewhere() -> None:
 )
 def test_a_time_whose_values_are_not_right_is_none(status: Any, detail: str, says: str) -> None:
     error = "KeyError" if status == "crash" else ""
-    found = asked(Child(timing(), Outcome(status, None, detail, error=error)))
+    found = asked(child(timing(), Outcome(status, None, detail, error=error)))
     assert (found.status, found.detail) == ("wrong" if says else "ok", says)
     if says:
         assert found.value == {"found_by": "timed-values"}
@@ -447,7 +425,7 @@ def test_a_time_whose_values_are_not_right_is_none(status: Any, detail: str, say
 
 
 def test_a_check_that_was_killed_says_nothing_and_is_tried_again() -> None:
-    found = asked(Child(timing(), Outcome("crash", None, "the server was killed by SIGKILL")))
+    found = asked(child(timing(), Outcome("crash", None, "the server was killed by SIGKILL")))
     assert (found.status, found.value) == ("crash", None)
     assert found.detail.endswith("computed again: the server was killed by SIGKILL")
 
@@ -460,9 +438,9 @@ def test_a_childs_clock_must_agree_with_the_drivers(
     told: float, seconds: float, fine: bool
 ) -> None:
     answers = timing(seconds, clock_seconds=told), Outcome("ok", {"checked": 1})
-    found = asked(Child(*answers))
+    found = asked(child(*answers))
     assert found.status == ("ok" if fine else "wrong")
     if not fine:
         assert found.value == {"found_by": "clock"}
         assert f"its clock says {told:.3g} s, the driver's {seconds:.3g} s" in found.detail
-        assert asked(Child(*answers), skip=["clock"]).status == "ok"
+        assert asked(child(*answers), skip=["clock"]).status == "ok"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from harness.registry import Registry
 from harness.train.batches import lengths
 from harness.train.data.corpora import data_digest, is_known
 from harness.train.data.directory import read_table
-from harness.train.task import Data, family_of, gathered, load, task, tasks, tasks_named
+from harness.train.task import Data, family_of, gathered, task, tasks, tasks_named
 from suites.support.command_line import here
 from suites.support.made_up_data import write_data_directory, write_reviews, write_table
 from suites.support.real_data import REAL, real
@@ -30,7 +31,6 @@ from suites.support.training import loaded, train
 
 COLUMNS = ("domain", "label", "text")
 DOMAINS = tasks()["mtl16"].choices["domain"]
-OTHERS = [name for name in DOMAINS if name != "books"]
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +78,7 @@ def test_the_name_alone_is_all_sixteen() -> None:
 )
 def test_a_wrong_domain_is_told(line: str, says: str, tmp_path: Path, reviews: Path) -> None:
     done = here(*line.split(), "--data", str(reviews), "--device", "cpu", cwd=tmp_path, code=2)
-    with pytest.raises(AssertionError, match=says):
-        raise AssertionError(done.stderr.strip())
+    assert re.search(says, done.stderr)
     assert done.stderr.strip().count("\n") == 0
 
 
@@ -95,7 +94,7 @@ def test_the_last_two_hundred_of_a_domain_are_dev(reviews: Path) -> None:
         assert split.targets.tolist() == [int(row["label"]) for row in part]
     whole = read_table(reviews / "mtl16" / "test.tsv.gz", COLUMNS)
     assert [whole[i] for i in data.test_items] == tested
-    other = load(task("mtl16[domain=books]"), task("trec").recipe, str(reviews), "none", 1)
+    other = loaded(reviews, "mtl16[domain=books]", "none", seed=1)
     assert other.dev.targets.tolist() == data.dev.targets.tolist(), "alike for every seed"
 
 
@@ -148,7 +147,7 @@ def test_wrong_tables_are_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="longest=0; expected at least 1"):
         of("domain=books,longest=0", tmp_path)
     test = tmp_path / "mtl16" / "test.tsv.gz"
-    write_table(test, COLUMNS, [[name, "1", "good"] for name in OTHERS])
+    write_table(test, COLUMNS, [[name, "1", "good"] for name in DOMAINS if name != "books"])
     with pytest.raises(UsageError, match="the test split has no example"):
         of("domain=books", tmp_path)
 

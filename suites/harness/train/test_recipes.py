@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ from reference_impls.golden_encoders import HEAD
 from reference_impls.models.encoders import PairClassifier
 from reports.claims.printed import at, number
 from reports.claims.printed import load as printed_tables
-from suites.support.command_line import ROOT
+from suites.support.oracles import GOLDEN
 from suites.support.training import loaded, losses, small, train, trained
 
 MODELS = (("mtsa", "mtsa.algorithm1"), ("multi_head", "multi_head.sdpa"))
@@ -352,19 +353,11 @@ def test_the_head_of_pairs_is_the_recipes(folder: Path) -> None:
 
 
 def test_half_precision_is_for_products_alone(folder: Path) -> None:
-    dtypes: set[torch.dtype] = set()
     objective = objective_of("classification")
-    real = objective.losses
-
-    def noting(recipe: Recipe, output: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        dtypes.add(output.dtype)
-        return real(recipe, output, targets)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(objective, "losses", noting)
+    with patch.object(objective, "losses", wraps=objective.losses) as asked:
         half = train(folder, "multi_head", precision="bf16")
     full = trained(folder, "multi_head")
-    assert dtypes == {torch.float32}
+    assert {one.args[1].dtype for one in asked.call_args_list} == {torch.float32}
     assert losses(half) != losses(full)
     assert losses(half) == pytest.approx(losses(full), rel=0.05)
 
@@ -444,7 +437,6 @@ def test_patience_ends_the_runs_of_a_common_recipe(name: str) -> None:
 # SNLI's model: the authors' numbers on what is trained, and what may be called SNLI.
 
 
-GOLDEN = ROOT / "suites" / "harness" / "verify" / "golden" / "snli_model" / "tiny.npz"
 SNLI = task("snli")
 
 
@@ -458,7 +450,7 @@ def built(model: str, embedding: np.ndarray, recipe: Recipe, **options: str) -> 
 
 @pytest.mark.parametrize("implementation", ["plain", "algorithm1", "fused"])
 def test_the_model_that_is_trained_gives_the_authors_numbers(implementation: str) -> None:
-    found = golden.load(GOLDEN)
+    found = golden.load(GOLDEN / "snli_model" / "tiny.npz")
     c, a = found.config, found.arrays
     sizes = {"width": c["heads"] * c["head_dim"], "heads": c["heads"], "hidden": c["hidden"]}
     recipe = replace(SNLI.recipes["paper"].recipe_for("mtsa_released"), **sizes)

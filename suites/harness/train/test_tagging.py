@@ -21,7 +21,7 @@ from harness.train.data.texts import LONGEST, Spelling
 from harness.train.data.vectors import SPECIAL
 from harness.train.kinds.tagging import Tagging, counts
 from harness.train.run import train_run
-from harness.train.task import Split, load, task
+from harness.train.task import Split, task
 from harness.train.tasks.neighbour_tags import examples
 from suites.support.made_up_data import write_table
 from suites.support.real_data import REAL, real
@@ -79,7 +79,7 @@ def test_a_wrong_sentence_is_told_with_its_line(
     rows = [["fine here", "B-person I-person"], [tokens, tags]]
     write_table(tmp_path / "wnut17" / "train.tsv.gz", ("tokens", "tags"), rows)
     with pytest.raises(UsageError) as caught:
-        load(task("wnut17"), task("wnut17").recipe, str(tmp_path), "none", 0)
+        loaded(tmp_path, "wnut17", "none")
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -205,7 +205,7 @@ def test_windows_learn_what_attention_without_places_does_not() -> None:
 def test_the_real_corpora_are_whole(
     name: str, sentences: int, words: int, unseen: int, repeated: int
 ) -> None:
-    data = load(task(name), task(name).recipe, str(REAL), "none", 0)
+    data = loaded(REAL, name, "none")
     assert (len(data.test), sum(map(len, data.test.targets))) == (sentences, words)
     assert sum(int(one.sum()) for one in data.test.also["unseen"]) == unseen
     assert int(data.seen.sum()) == repeated, "105 of UD, were capitals no difference"

@@ -186,11 +186,7 @@ def test_too_little_data_is_a_users_mistake(
 def test_any_mechanism_trains_on_any_kind_of_task(folder: Path, name: str, model: str) -> None:
     """With the task's own recipe, whatever the mechanism asks of widths and heads."""
     record = task(name)
-    if record.files:
-        data = load(record, record.recipe, str(folder), record.vectors, 0)
-    else:
-        small = record.with_options({"train": "40", "test": "10"})
-        data = load(small, record.recipe, None, "", 0)
+    data = loaded(folder, name if record.files else f"{name}[train=40,test=10]")
     module = objective_of(record.kind).build(record, model, {}, data, record.recipe, Registry(), 0)
     inputs, targets = gather(data.train, np.arange(4), torch.device("cpu"))
     output = module(*inputs)
@@ -300,7 +296,7 @@ def test_seeds_share_the_folds_and_draw_their_own_dev(folder: Path) -> None:
 def test_a_wrong_fold_is_told(folder: Path, name: str, fold: int | None, says: str) -> None:
     record = task(name)
     with pytest.raises(UsageError, match=says):
-        load(record, record.recipe, str(folder), "none", 0, fold)
+        loaded(folder, name, "none", fold=fold)
     with pytest.raises(UsageError, match=says):
         make_run(Model("mtsa.algorithm1"), record, record.recipe, 0, _around(), fold)
 
@@ -381,7 +377,7 @@ def test_options_are_part_of_a_tasks_name() -> None:
 )
 def test_a_wrong_option_of_a_task_is_told(text: str, says: str) -> None:
     with pytest.raises(UsageError, match=re.escape(says)):
-        load(task(text), task(text).recipe, None, "", 0)
+        loaded(None, text)
 
 
 def test_mirrored_summation_by_hand() -> None:
@@ -395,8 +391,8 @@ def test_mirrored_summation_by_hand() -> None:
 
 
 def test_every_seed_has_data_of_its_own() -> None:
-    record = task("mirrored_summation[length=5,width=2,k=2,train=50,test=30]")
-    one, same, other = (load(record, record.recipe, None, "", seed) for seed in (0, 0, 1))
+    name = "mirrored_summation[length=5,width=2,k=2,train=50,test=30]"
+    one, same, other = (loaded(None, name, seed=seed) for seed in (0, 0, 1))
     assert (len(one.train), len(one.dev), len(one.test)) == (45, 5, 30)
     assert (one.test.inputs[0] == same.test.inputs[0]).all()
     assert (one.test.inputs[0] != other.test.inputs[0]).all()

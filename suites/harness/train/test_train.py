@@ -9,6 +9,7 @@ import math
 import re
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -29,8 +30,8 @@ from harness.train.batches import (
 from harness.train.data.examples import Examples, in_splits
 from harness.train.encoder import STREAMS, stream
 from harness.train.objective import Objective, objective_of
-from harness.train.run import count_parameters, train_run
-from harness.train.task import Data, Split, load, task
+from harness.train.run import count_parameters
+from harness.train.task import Data, Split, task
 from reference_impls.mechanism import Size
 from reference_impls.source2token import MECHANISMS as POOLINGS
 from suites.support.made_up_data import write_data_directory, write_table
@@ -99,8 +100,7 @@ def test_the_chosen_epochs_weights_are_tested(folder: Path) -> None:
 
 def test_lower_is_better_for_errors() -> None:
     name = "mirrored_summation[length=4,width=3,k=1,train=200,test=100]"
-    recipe = small(name, epochs=5, patience=5, rate=5e-2)
-    record = train_run(model="mtsa", task=name, recipe=recipe.as_dict(), seed=0)
+    record = train(Path(), name=name, epochs=5, patience=5, rate=5e-2)
     dev = [row["dev"]["mse"] for row in record["epochs"]]
     assert record["chosen_epoch"] == dev.index(min(dev)) + 1
 
@@ -131,16 +131,12 @@ def test_order_is_that_of_the_seed_not_of_the_model(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: dict[tuple[str, int], list[list[list[int]]]] = {}
-    real_gather = trainer.gather
     for model, seed in (("mtsa", 0), ("multi_head", 0), ("mtsa", 1)):
-        batches = seen[model, seed] = []
-
-        def noting(split: Split, index: Any, device: Any, found: list = batches) -> Any:
-            found.append([split.inputs[0][i] for i in index])
-            return real_gather(split, index, device)
-
-        monkeypatch.setattr(trainer, "gather", noting)
+        gathered = Mock(wraps=gather)
+        monkeypatch.setattr(trainer, "gather", gathered)
         train(folder, model, seed=seed, epochs=2)
+        batches = (one.args[:2] for one in gathered.call_args_list)
+        seen[model, seed] = [[split.inputs[0][i] for i in index] for split, index in batches]
     assert seen["mtsa", 0] == seen["multi_head", 0]
     assert seen["mtsa", 0] != seen["mtsa", 1]
     assert seen["mtsa", 0][:STEPS] != seen["mtsa", 0][STEPS:], "every epoch has the same order"
@@ -436,14 +432,13 @@ COUNTS = {
 @real("trec/train.tsv.gz", "sick/train.tsv.gz")
 @pytest.mark.parametrize("name", COUNTS)
 def test_so_many_real_test_examples_stand_in_the_training_set(name: str) -> None:
-    data = load(task(name), task(name).recipe, str(REAL), "none", seed=3)
+    data = loaded(REAL, name, "none", seed=3)
     assert (int(data.seen.sum()), len(data.seen)) == COUNTS[name]
 
 
 @real("mpqa/all.tsv.gz")
 def test_the_folds_of_mpqa_share_three_tenths_of_their_texts() -> None:
-    record = task("mpqa")
-    seen = [load(record, record.recipe, str(REAL), "none", 0, fold).seen for fold in range(10)]
+    seen = [loaded(REAL, "mpqa", "none", fold=fold).seen for fold in range(10)]
     both = np.concatenate(seen)
     assert len(both) == 10_603
     assert both.mean() == pytest.approx(0.297, abs=5e-4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,6 @@ from harness.train.batches import lengths, order_by_tokens, padding
 from harness.train.data.parallel import Subwords
 from harness.train.kinds.translation import counts, texts
 from harness.train.objective import objective_of
-from harness.train.run import train_run
 from harness.train.task import task
 from harness.train.trainer import mean_state, warmth
 from reference_impls.models.translation import EncoderLayer
@@ -79,10 +79,7 @@ def test_sentences_become_pieces_and_come_back(corpus: Path) -> None:
 
 
 def test_pieces_are_learned_from_train_alone(corpus: Path, tmp_path: Path) -> None:
-    for name in task("multi30k").files:
-        target = tmp_path / f"{name}.gz"
-        target.parent.mkdir(exist_ok=True)
-        target.write_bytes((corpus / f"{name}.gz").read_bytes())
+    shutil.copytree(corpus, tmp_path, dirs_exist_ok=True)
     name = task("multi30k").files[2]
     write_table(tmp_path / f"{name}.gz", COLUMNS, [("a zebra", "ein zebra")] * 12)
     first, other = loaded(corpus, SHORT), loaded(tmp_path, SHORT)
@@ -265,11 +262,9 @@ def test_a_run_keeps_what_it_said_and_both_test_sets_are_judged(
     corpus: Path, tmp_path: Path
 ) -> None:
     name = "multi30k[subwords=60]"
-    how = {"width": 24, "hidden": 24, "averaged": 2, "epochs": 16, "batch": 100, "warmup": 20}
-    recipe = small(name, layers=1, patience=16, rate=1e-2, dropout=0.0, **how)
-    call: dict[str, Any] = {"task": name, "recipe": recipe.as_dict()}
-    call |= {"seed": 0, "directory": str(corpus)}
-    record = train_run(model="mtsa_nmt", vectors="none", **call)
+    how: dict[str, Any] = {"width": 24, "hidden": 24, "averaged": 2, "batch": 100, "warmup": 20}
+    how |= {"layers": 1, "epochs": 16, "patience": 16, "rate": 1e-2, "dropout": 0.0}
+    record = train(corpus, "mtsa_nmt", name, **how)
     found = kept(record, tmp_path)
     said = [bytes(one).decode() for one in found.sequences("said")]
     references = [list(loaded(corpus, name).test.also["references"])]

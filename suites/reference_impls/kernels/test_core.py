@@ -17,6 +17,7 @@ from reference_impls.kernels.caching import constant
 from reference_impls.kernels.call import KernelCall
 from reference_impls.kernels.underflow import repaired
 from reference_impls.mechanism import BadOption, Unsupported
+from suites.reference_impls.kernels.test_agreement import EACH, needs_compiler
 from suites.support.attending import (
     PROBLEMS,
     Problem,
@@ -28,20 +29,12 @@ from suites.support.attending import (
     with_gradients,
 )
 from suites.support.batches import LargestTensor, batch, build, error
-from suites.support.parameters import has_compiler
-
-EACH = [
-    pytest.param("native", marks=pytest.mark.skipif(not has_compiler(), reason="no compiler here")),
-    "tiled",
-]
 
 
 def outshone(**options: Any) -> KernelCall:
     """float32; one key outshines the others by exp(300), and most queries do not see it."""
     call = Problem(n=12, masks=masks_of("forward", "window:2"), padding="tail", **options).call()
-    assert call.s is not None
-    with torch.no_grad():
-        call.s[:, :, 5] = 300
+    leaves(call)["s"].data[:, :, 5] = 300
     return call
 
 
@@ -125,9 +118,7 @@ def repair_arguments(call: KernelCall, flagged: torch.Tensor) -> tuple[Any, ...]
 def test_computed_again_gives_the_same_bits_on_two_threads(backend: str) -> None:
     problem = Problem(n=96, d_i=48, d_v=48, columns=48, masks=masks_of("forward", "backward"))
     call = problem.call()
-    assert call.s is not None
-    with torch.no_grad():
-        call.s.mul_(100)
+    leaves(call)["s"].data.mul_(100)
     _, flagged = tiled.attend(call)
     assert flagged.sum() > 100, "many queries of the same sequences"
 
@@ -195,13 +186,11 @@ def test_the_backend_that_ran_is_known_and_recorded(backend: str) -> None:
 
 def test_several_dtypes_meet_in_the_widest() -> None:
     call = Problem(n=12).call()
-    assert call.s is not None
-    half = [t.bfloat16() for t in (call.q, call.k, call.s)]
-    mixed = call._replace(q=half[0], k=half[1], s=half[2])
-    same = call._replace(q=half[0].float(), k=half[1].float(), s=half[2].float())
-    a = core.attend(*mixed, backend="tiled")
+    half: dict[str, Any] = {n: t.bfloat16() for n, t in leaves(call).items() if n != "v"}
+    same: dict[str, Any] = {name: t.float() for name, t in half.items()}
+    a = core.attend(*call._replace(**half), backend="tiled")
     assert a.dtype == torch.bfloat16
-    assert torch.equal(a, core.attend(*same, backend="tiled").bfloat16())
+    assert torch.equal(a, core.attend(*call._replace(**same), backend="tiled").bfloat16())
 
 
 @pytest.mark.parametrize("backend", EACH)
@@ -270,16 +259,11 @@ def test_auto_takes_what_there_is(
 
 
 def test_auto_is_told_the_width(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[int] = []
-
-    def chosen(*arguments: Any) -> str:
-        seen.append(arguments[-1])
-        return "tiled"
-
+    chosen = Mock(return_value="tiled")
     monkeypatch.setattr(core, "choose", chosen)
     core.attend(*Problem(n=4, d_v=7, columns=7).call())
     core.attend(*Problem(n=4, d_i=9, d_v=7, columns=7).call())
-    assert seen == [7, 9]
+    assert [one.args[-1] for one in chosen.call_args_list] == [7, 9]
 
 
 def test_compiled_the_choice_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,7 +286,7 @@ def test_compiled_underflowing_queries_are_computed_again(backend: str) -> None:
     assert_exact(compiled(*call, backend=backend), call)
 
 
-@pytest.mark.skipif(not has_compiler(), reason="no compiler here")
+@needs_compiler
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(
     ("name", "variant", "options"),

@@ -18,10 +18,10 @@ from reference_impls.kernels.flex import blocks as lists
 from reference_impls.kernels.geometry import Geometry, of_masks
 from reference_impls.masks import allowed
 from reference_impls.mechanism import Unsupported
+from suites.reference_impls.kernels.test_agreement import WITHOUT_DROPOUT
 from suites.support.attending import ODD, PROBLEMS, Problem, assert_agrees, got, masks_of
 from suites.support.batches import error
 
-WITHOUT_DROPOUT = [name for name, problem in PROBLEMS.items() if problem.keep == 1]
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is here")
 
 

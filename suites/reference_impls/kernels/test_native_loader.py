@@ -12,7 +12,6 @@ import time
 import warnings
 from functools import cache
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -148,16 +147,10 @@ def test_where_there_is_no_compiler(
 def test_flags_that_a_compiler_does_not_know_are_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs: list[list[str]] = []
-    run = loader._run
-
-    def counted(command: list[str]) -> Any:
-        runs.append(command)
-        return run(command)
-
-    monkeypatch.setattr(loader, "_run", counted)
+    runs = Mock(wraps=loader._run)
+    monkeypatch.setattr(loader, "_run", runs)
     assert loader.flags((str(script(tmp_path / "all", "exit 0\n")),)) == tuple(loader.WANTED)
-    assert len(runs) == 1
+    assert runs.call_count == 1
     unknown = loader.WANTED[0]
     text = f'case "$*" in *{unknown}*) exit 1;; esac\n'
     assert loader.flags((str(script(tmp_path / "some", text)),)) == tuple(loader.WANTED[1:])
@@ -205,7 +198,6 @@ def test_the_key_is_of_all_that_matters(tmp_path: Path, monkeypatch: pytest.Monk
 HOLDS = """
 import sys, time
 from pathlib import Path
-from typing import Any
 from reference_impls.kernels.native import loader
 with loader.locked(Path(sys.argv[1])):
     print("held", flush=True)

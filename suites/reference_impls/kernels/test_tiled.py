@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from reference_impls.kernels import tiled
 from reference_impls.kernels.tiled import cutting
 from suites.support.attending import Problem, assert_agrees, masks_of, with_gradients
+from suites.support.batches import LargestTensor
 
 
 def test_small_heads_of_one_mask_are_computed_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,41 +37,23 @@ def test_a_cut_without_an_open_pair_is_zero(n: int, monkeypatch: pytest.MonkeyPa
 def test_closed_tiles_are_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     for limit, value in (("SHORT", 16), ("LEAST_QUERIES", 7), ("SCORE_BYTES", {"cpu": 8 * 300})):
         monkeypatch.setattr(cutting, limit, value)
-    seen: list[int] = []
-    product = torch.bmm
-
-    def counted(x: Tensor, y: Tensor) -> Tensor:
-        seen.append(x.shape[0] * x.shape[1] * y.shape[2] * x.shape[2])
-        return product(x, y)
-
-    monkeypatch.setattr(torch, "bmm", counted)
     work = {}
     for mask in ("none", "forward", "backward", "window:3"):
-        seen.clear()
-        with torch.no_grad():
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
             tiled.attend(Problem(n=400, batch=1, masks=masks_of(mask)).call(torch.float64))
-        work[mask] = sum(seen)
-    assert work["none"] == 400 * 400 * (5 + 10)
+        work[mask] = counter.get_total_flops()
+    assert work["none"] == 2 * 400 * 400 * (5 + 10)
     for mask in ("forward", "backward"):
         assert 0.5 * work["none"] < work[mask] < 0.52 * work["none"]
     assert work["window:3"] < 0.04 * work["none"]
 
 
-def test_memory_is_linear_and_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    # No tensor that is made holds more than the scores of one cut.
-    largest = 0
-    product = torch.bmm
-
-    def watched(x: Tensor, y: Tensor) -> Tensor:
-        nonlocal largest
-        out = product(x, y)
-        largest = max(largest, out.numel() * out.element_size())
-        return out
-
-    monkeypatch.setattr(torch, "bmm", watched)
+def test_memory_is_linear_and_small() -> None:
+    """No tensor that is made holds more than the scores of one cut."""
     call = Problem(n=2048, batch=1, masks=masks_of("forward", "backward")).call()
-    with_gradients(tiled.attend(call)[0], call)
-    assert cutting.SCORE_BYTES["cpu"] / 4 < largest <= cutting.SCORE_BYTES["cpu"]
+    with LargestTensor() as watch:
+        with_gradients(tiled.attend(call)[0], call)
+    assert cutting.SCORE_BYTES["cpu"] / 4 < watch.bytes <= cutting.SCORE_BYTES["cpu"]
 
 
 def test_a_slopes_biases_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:

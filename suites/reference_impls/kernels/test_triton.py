@@ -227,9 +227,7 @@ def test_the_very_pairs_of_keeping_are_kept(dropout: PairDropout) -> None:
 def test_a_denominator_lost_in_the_second_part_of_the_features_is_flagged() -> None:
     problem = Problem(batch=1, d_v=40, columns=40, masks=masks_of("forward"))
     call = problem.call(device=DEVICE)
-    assert call.s is not None
-    with torch.no_grad():
-        call.s[:, :, 10, 39] += 200
+    leaves(call)["s"].data[:, :, 10, 39] += 200
     _, flagged = triton.attend(call)
     i = torch.arange(20, device=DEVICE)
     assert torch.equal(flagged[0, 0], (i > 0) & (i <= 10))
@@ -241,9 +239,7 @@ def test_a_denominator_lost_in_the_second_part_of_the_features_is_flagged() -> N
 def test_lost_denominators_are_flagged_and_nothing_else(scale_t: str) -> None:
     """The largest source score is far ahead, where a query that looks back can't see it."""
     call = Problem(batch=1, scale_t=scale_t).call(device=DEVICE)
-    assert call.s is not None
-    with torch.no_grad():
-        call.s[:, :, 10] += 200
+    leaves(call)["s"].data[:, :, 10] += 200
     a, flagged = triton.attend(call)
     i = torch.arange(20, device=DEVICE)
     # Query 0 of the first head and the last of the second have no key: closed, not flagged.
@@ -467,9 +463,8 @@ def test_compiles_whole_with_its_gradients() -> None:
 def test_autocast_changes_nothing_but_what_projections_hand_over() -> None:
     """Under autocast a layer's products are bfloat16; its source scores may be float32."""
     call = Problem(n=17, batch=1).call(torch.bfloat16, DEVICE)
-    assert call.s is not None
     with torch.autocast(DEVICE.type, torch.bfloat16):
-        a, flagged = triton.attend(call._replace(k=call.k.float(), s=call.s.float()))
+        a, flagged = triton.attend(call._replace(k=call.k.float(), s=leaves(call)["s"].float()))
     assert a.dtype == torch.bfloat16
     assert not flagged.any()
     assert error(a.cpu(), dense(exact(call))) <= 1e-1

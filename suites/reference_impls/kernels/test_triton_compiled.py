@@ -209,12 +209,11 @@ def test_exceptions_are_of_cells_and_limits_that_there_are() -> None:
         assert limit in limits
 
 
-def made(name: str = HEADLINE[0], **counts: Any) -> audit.KernelAudit:
+def made(
+    name: str = HEADLINE[0], stack: int = 128, shared: int = 2**10, **counts: Any
+) -> audit.KernelAudit:
     """An audit without a fault, but for these counts."""
-    own = {key: counts.pop(key) for key in ("stack", "shared") if key in counts}
-    within = Compiled(
-        **({"registers": 128, "stack": 128, "shared": 2**10} | own), warps=8, steps=()
-    )
+    within = Compiled(registers=128, stack=stack, shared=shared, warps=8, steps=())
     cell = CELLS[name]
     clean = audit.KernelAudit(
         cell, cell.tile, within, 1.0, 1.0, 0, 6, 0, 0, 0, 1, {"predicted": 1.0}
@@ -421,11 +420,10 @@ def _launches(problem: Problem, dtype: torch.dtype) -> dict[str, Any]:
     return {one.kernel.fn.__name__: one for one in launches}
 
 
-def sized(d: int, columns: int | None = -1, **options: Any) -> Problem:
+def sized(d: int, **options: Any) -> Problem:
     """256 tokens and heads of width d; s has as many columns unless it is said."""
     masks = masks_of("forward", "backward", "none")
-    columns = d if columns == -1 else columns
-    return Problem(n=256, masks=masks, d_i=d, d_v=d, columns=columns, **options)
+    return Problem(**{"n": 256, "masks": masks, "d_i": d, "d_v": d, "columns": d, **options})
 
 
 COMPILED = {
@@ -433,9 +431,9 @@ COMPILED = {
         sized(64, scale_t="identity", padding="tail", keep=0.9),
         torch.bfloat16,
     ),
-    "half-75-one-column": (sized(75, 1), torch.bfloat16),
+    "half-75-one-column": (sized(75, columns=1), torch.bfloat16),
     "half-300-padded": (sized(300, padding="tail"), torch.bfloat16),
-    "f16-32-plain": (sized(32, None, scale_t="identity"), torch.float16),
+    "f16-32-plain": (sized(32, columns=None, scale_t="identity"), torch.float16),
 }
 
 

@@ -118,6 +118,15 @@ def test_what_is_written_counts_in_place_of_what_was_predicted(
     assert "[sm_90.forward.half]\n64 = [64, 64, 8, 2]\n" in text
 
 
+@pytest.fixture
+def child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the program lies that answers in a child's place; one child is asked at a time."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(trial, "__spec__", SimpleNamespace(name="played"))
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    return tmp_path / "played.py"
+
+
 CHILD = """
 import os, sys
 what, kind, numbers, width, *tiles = sys.argv[1:]
@@ -129,26 +138,17 @@ for tile in tiles:
 """
 
 
-def test_a_tile_that_ends_its_process_takes_no_other_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "played.py").write_text(CHILD)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(trial, "__spec__", SimpleNamespace(name="played"))
-    monkeypatch.setattr("os.cpu_count", lambda: 1)
+def test_a_tile_that_ends_its_process_takes_no_other_with_it(child: Path) -> None:
+    child.write_text(CHILD)
     found = trial.asked("run", "forward", "half", 64, [NOW, WRONG, SLOW, BEST])
     died = "does not run: Triton Error [CUDA]: an illegal memory access"
     assert found == {NOW: "", WRONG: died, SLOW: "wrong", BEST: ""}
 
 
-def test_behind_a_check_that_told_of_a_crash_nothing_is_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = "import sys\nfor n, t in enumerate(sys.argv[5:]): print(f'[[{t}], \"{n}\"]')\n"
-    (tmp_path / "played.py").write_text(text)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(trial, "__spec__", SimpleNamespace(name="played"))
-    monkeypatch.setattr("os.cpu_count", lambda: 1)
+def test_behind_a_check_that_told_of_a_crash_nothing_is_asked(child: Path) -> None:
+    child.write_text(
+        "import sys\nfor n, t in enumerate(sys.argv[5:]): print(f'[[{t}], \"{n}\"]')\n"
+    )
     three = [NOW, SLOW, BEST]
     assert trial.asked("check", "forward", "half", 64, three) == dict.fromkeys(three, "0")
     assert trial.asked("run", "forward", "half", 64, three)[BEST] == "2", "one child for all"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -131,8 +132,8 @@ def test_the_layer_waits_for_nothing_and_launches_what_is_known(
 ) -> None:
     seen = launched("mtsa.fused_triton", training, monkeypatch, padded)
     repairs = [one for one in seen if one.startswith("repair")]
-    own = ["repair_kernel"]
-    assert repairs == [*own, "repair_query_kernel", "repair_key_kernel"][: 3 if training else 1]
+    own = ["repair_kernel", "repair_query_kernel", "repair_key_kernel"]
+    assert repairs == own[: 3 if training else 1]
     if not padded:
         assert len(seen) <= (TRAINING if training else FORWARD), seen
 
@@ -204,11 +205,9 @@ class Elsewhere(torch.Tensor):
 
 
 def test_without_triton_the_host_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    class OnCuda:
-        is_cuda = True
-
+    on_cuda: Any = SimpleNamespace(is_cuda=True)
     monkeypatch.setattr(device, "present", lambda: False)
-    assert not underflow.on_device(OnCuda())  # type: ignore[arg-type]
+    assert not underflow.on_device(on_cuda)
     monkeypatch.setattr(device, "present", lambda: True)
-    assert underflow.on_device(OnCuda())  # type: ignore[arg-type]
+    assert underflow.on_device(on_cuda)
     assert not underflow.on_device(torch.zeros(1))

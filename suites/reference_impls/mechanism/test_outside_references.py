@@ -29,16 +29,13 @@ LENGTHS = (7, 4, 1)
 
 def assert_is(
     module: nn.Module,
-    theirs: Callable[..., Tensor],
+    theirs: Callable[[Tensor, dict[str, Tensor]], Tensor],
     x: Tensor,
     mask: Tensor,
 ) -> None:
     """Assert equal values, and equal gradients of x and of the weights.
 
-    Parameters
-    ----------
-    theirs : callable
-        ``(x, weights) -> out``; the module's rows at padding are zero, theirs anything.
+    The module's rows at padding are zero, theirs anything.
     """
     wanted_x = x.clone().requires_grad_()
     leaves = {n: p.detach().clone().requires_grad_() for n, p in module.named_parameters()}
@@ -60,12 +57,10 @@ def columns(weight: Tensor) -> Tensor:
     return weight.transpose(0, 1).flatten(1)
 
 
-def _fused(
-    x: Tensor, w: Mapping[str, Tensor], scores: Tensor | None, scale: float | None = None
-) -> Tensor:
-    """Attended values of all heads [B, N, H * d]; ``scores`` is what is added, or a bool mask."""
+def _fused(x: Tensor, w: Mapping[str, Tensor], seen: Tensor) -> Tensor:
+    """Attended values of all heads [B, N, H * d], each over the pairs that it sees [H, N, N]."""
     q, k, v = (x[:, None] @ w[name] for name in ("q_w", "k_w", "v_w"))  # [B, H, N, d]
-    out = scaled_dot_product_attention(q, k, v, attn_mask=scores, scale=scale)
+    out = scaled_dot_product_attention(q, k, v, attn_mask=seen)
     return out.transpose(1, 2).flatten(2)
 
 

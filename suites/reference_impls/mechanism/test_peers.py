@@ -30,16 +30,16 @@ from reference_impls.multi_head import fused
 from reference_impls.multi_head import modules as multi_head
 from reference_impls.multi_head.flex import FlexMultiHead, flexed, real_keys_only
 from reference_impls.multi_head.fused import FlashMultiHead, SdpaMultiHead
-from reference_impls.multi_head.modules import (
-    visible_keys,
-)
+from reference_impls.multi_head.modules import visible_keys
 from suites.support.batches import (
     D_IN,
     D_OUT,
     MECHANISMS,
+    assert_same,
     batch,
     build,
     error,
+    run,
 )
 from suites.support.parameters import few
 
@@ -56,17 +56,11 @@ def test_an_lstm_on_a_cpu_packs_only_what_is_mostly_padding(
     found = []
     for least in (lstm.FILLED, 0.0, 1.0):
         monkeypatch.setattr(lstm, "FILLED", least)
-        module.zero_grad()
-        given = x.clone().requires_grad_()
-        out = module(given, mask)
-        (out * torch.arange(out.numel()).view_as(out).cos()).sum().backward()
-        grads = [p.grad for p in module.parameters() if p.requires_grad]
-        assert given.grad is not None
-        assert all(g is not None for g in grads)
-        found.append([out.detach(), given.grad, *(g.clone() for g in grads if g is not None)])
+        found.append(run(module, x, mask))
+    assert all(t.any() for t in found[0].values())
     assert packing.call_count == (1 if turned else 2)  # at 1.0 always, at 0.0 never
     for one in found[1:]:
-        assert all(error(a, b) < 1e-12 for a, b in zip(found[0], one, strict=True))
+        assert_same(one, found[0], 1e-12)
 
 
 # Multi-head against torch's own
@@ -196,25 +190,12 @@ def test_with_padding_not_slower_than_torchs_packed_lstm(training: bool) -> None
 
 
 def test_positions_are_computed_once_for_each_power_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[int] = []
-    original = multi_head.sinusoids
-
-    def spy(length: int, *rest: Any) -> Tensor:
-        made.append(length)
-        return original(length, *rest)
-
-    monkeypatch.setattr(multi_head, "sinusoids", spy)
+    made = Mock(wraps=multi_head.sinusoids)
+    monkeypatch.setattr(multi_head, "sinusoids", made)
     module = build("multi_head.sdpa")
     for n in (8, 8, 5, 9, 16, 17):
         module(*batch((n, 2)))
-    assert made == [8, 16, 32]
-
-
-class Anywhere:
-    """As much of a query as is asked for: a device and a dtype."""
-
-    def __init__(self, device: str, dtype: torch.dtype) -> None:
-        self.device, self.dtype = SimpleNamespace(type=device), dtype
+    assert [one.args[0] for one in made.call_args_list] == [8, 16, 32]
 
 
 @pytest.mark.parametrize(
@@ -236,7 +217,7 @@ class Anywhere:
 def test_a_backend_is_refused_where_it_is_known_not_to_run(
     backend: str, device: str, dtype: torch.dtype, masked: bool, reason: str
 ) -> None:
-    query: Any = Anywhere(device, dtype)
+    query: Any = SimpleNamespace(device=SimpleNamespace(type=device), dtype=dtype)
     said = fused._refusal(backend, query, torch.ones(1) if masked else None)
     assert (reason in said) if reason else not said
 
@@ -252,12 +233,10 @@ def test_a_backend_is_refused_where_it_is_known_not_to_run(
 def test_a_backend_without_a_kernel_is_unsupported(
     message: str, masked: bool, raised: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: Any, **__: Any) -> Tensor:
-        raise RuntimeError(message)
-
     module = SdpaMultiHead(D_IN, D_OUT, heads=4, backend="math").double()
     x, mask = batch((3, 2))
-    monkeypatch.setattr(fused, "scaled_dot_product_attention", fail)
+    fails = Mock(side_effect=RuntimeError(message))
+    monkeypatch.setattr(fused, "scaled_dot_product_attention", fails)
     if raised is None:
         with pytest.raises(RuntimeError, match=message):
             module(x, None)
@@ -292,16 +271,12 @@ def test_padded_heads_change_nothing(options: dict[str, Any], training: bool) ->
 def test_padded_heads_are_whole_eights_and_weights_stay_as_they_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    seen: list[tuple[int, float]] = []
-
-    def noted(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
-        seen.append((q.shape[-1], options["scale"]))
-        return v
-
-    monkeypatch.setattr(fused, "scaled_dot_product_attention", noted)
+    attend = Mock(wraps=scaled_dot_product_attention)
+    monkeypatch.setattr(fused, "scaled_dot_product_attention", attend)
     module = SdpaMultiHead(300, 600, heads=8, padded=True)
     module(torch.zeros(1, 2, 300))
     SdpaMultiHead(300, 512, heads=8, padded=True)(torch.zeros(1, 2, 300))
+    seen = [(one.args[0].shape[-1], one.kwargs["scale"]) for one in attend.call_args_list]
     assert seen == [(80, 1 / math.sqrt(75)), (64, 0.125)]
     assert module.q_w.shape == (8, 300, 75)
 

@@ -67,14 +67,12 @@ def test_block_rule_is_exact_and_no_sequence_has_more_blocks_than_the_most() -> 
         assert [rule(k**3 // 2 + more) for more in (-1, 0, 1)] == [k, k, k + 1]
 
 
-def changes(module: nn.Module, n: int, padded: int, draws: int = 6) -> Tensor:
-    """By how much every feature moves when one token changes.
+def changes(module: nn.Module, n: int, padded: int) -> Tensor:
+    """By how much features move when one token changes, [rows, changed token, features].
 
-    Returns
-    -------
-    Tensor, shape [rows, changed token, features]
-        The most of several draws. A sentence has one row.
+    The most of several draws; a sentence has one row.
     """
+    draws = 6
     x = torch.randn(draws, 1, padded, D_IN, generator=torch.Generator().manual_seed(3)).double()
     x = x.repeat(1, padded + 1, 1, 1)  # [draws, changed token, N, D]
     fresh = torch.randn(draws, padded, D_IN, generator=torch.Generator().manual_seed(4)).double()

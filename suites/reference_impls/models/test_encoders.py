@@ -186,9 +186,8 @@ def small(**options: Any) -> PairClassifier:
     torch.manual_seed(0)
     table = torch.randn(5, 4)
     table[0] = 0
-    encoder = Encoder(Total(), None, options.pop("encoder_dropout", 0.0))
-    settings = {"width": 4, "hidden": 6, "classes": 3, "dropout": 0.0, **options}
-    model = PairClassifier(Embedding(table), encoder, **settings).double()
+    sizes: dict[str, Any] = {"width": 4, "hidden": 6, "classes": 3, "dropout": 0.0, **options}
+    model = PairClassifier(Embedding(table), Encoder(Total(), None, 0.0), **sizes).double()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.endswith(".b"):

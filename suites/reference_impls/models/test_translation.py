@@ -23,44 +23,24 @@ from reference_impls.models.translation import Translator
 
 Array = np.ndarray
 ARMS = ("multi_head", "mtsa_nmt", "bi_gru", "none")
-WIDTH, HEADS, HIDDEN, LAYERS = 8, 2, 12, 2
+WIDTH, HEADS, LAYERS, VOCABULARY = 8, 2, 2, 5
 
 
-def model_of(
-    name: str = "multi_head",
-    vocabulary: int = 7,
-    *,
-    width: int = WIDTH,
-    heads: int = HEADS,
-    hidden: int = HIDDEN,
-    layers: int = LAYERS,
-    spaces: int = 0,
-    dropout: float = 0.0,
-    seed: int = 0,
-) -> Translator:
+def sharp(name: str = "multi_head", seed: int = 4) -> Translator:
+    """With random norms and offsets too, and prefixes that go on in different ways."""
     mechanism, implementation = Registry().find(name)
     options = {**mechanism.options, **implementation.options}
     if "positions" in options:
         options["positions"] = None
     fusions = [
-        make(mechanism, implementation.factory, width, width, heads, options, seed + i)
-        for i in range(layers)
+        make(mechanism, implementation.factory, WIDTH, WIDTH, HEADS, options, seed + i)
+        for i in range(LAYERS)
     ]
     torch.manual_seed(seed)
-    return Translator(
-        fusions,
-        width=width,
-        heads=heads,
-        hidden=hidden,
-        vocabulary=vocabulary,
-        dropout=dropout,
-        spaces=spaces,
+    model = Translator(
+        fusions, width=WIDTH, heads=HEADS, hidden=12, vocabulary=VOCABULARY, dropout=0.0, spaces=0
     )
-
-
-def sharp(name: str = "multi_head", seed: int = 4) -> Translator:
-    """With random norms and offsets too, and prefixes that go on in different ways."""
-    model = model_of(name, 5, seed=seed).double().eval()
+    model.double().eval()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for label, parameter in model.named_parameters():
@@ -189,11 +169,13 @@ def likelihood(model: Translator, source: Tensor, said: tuple[int, ...]) -> floa
     return float(np.log(shares[np.arange(len(said)), list(said)]).sum())
 
 
-def sentences(vocabulary: int, most: int) -> Iterator[tuple[int, ...]]:
+WORDS = range(END + 1, VOCABULARY)
+
+
+def sentences(most: int) -> Iterator[tuple[int, ...]]:
     """Every one of at most so many tokens."""
-    words = range(END + 1, vocabulary)
     for length in range(most + 1):
-        yield from itertools.product(words, repeat=length)
+        yield from itertools.product(WORDS, repeat=length)
 
 
 SOURCE = torch.tensor([[3, 4, 2, END], [2, 3, END, PADDING], [4, END, PADDING, PADDING]])
@@ -207,7 +189,7 @@ WIDE = 2 * 3**4
 def test_a_wide_beam_finds_the_best_of_all_sentences(seed: int) -> None:
     model = sharp(seed=seed)
     every = [
-        {one: likelihood(model, source, (*one, END)) for one in sentences(5, limit)}
+        {one: likelihood(model, source, (*one, END)) for one in sentences(limit)}
         for source, limit in zip(SOURCE, LIMITS.tolist(), strict=True)
     ]
     for alpha in (0.0, 0.6, 2.0):
@@ -235,7 +217,7 @@ def narrow(model: Translator, source: Tensor, limit: int, beams: int, alpha: flo
     for length in range(limit + 1):
         ways = [(likelihood(model, source, (*one, END)), one, True) for one in prefixes]
         if length < limit:
-            longer = [(*one, word) for one in prefixes for word in range(END + 1, 5)]
+            longer = [(*one, word) for one in prefixes for word in WORDS]
             ways += [(likelihood(model, source, one), one, False) for one in longer]
         ways = sorted(ways, key=lambda way: -way[0])[: 2 * beams]
         for log_p, one, ends in ways:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -244,16 +245,10 @@ def test_a_second_derivative_is_refused() -> None:
 
 
 def test_a_geometry_is_made_once_for_each_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    lengths: list[int] = []
-    original = geometry.of_masks
-
-    def spy(masks: Any, length: int, *rest: Any) -> Any:
-        lengths.append(length)
-        return original(masks, length, *rest)
-
-    monkeypatch.setattr(geometry, "of_masks", spy)
+    made = Mock(wraps=geometry.of_masks)
+    monkeypatch.setattr(geometry, "of_masks", made)
     monkeypatch.setattr(geometry, "LENGTHS_CACHED", 2)
     module = build("mtsa.fused_tiled")
     for n in (5, 5, 6, 5, 7, 7, 5):
         module(batch((n,))[0])
-    assert lengths == [5, 6, 7, 5]
+    assert [one.args[1] for one in made.call_args_list] == [5, 6, 7, 5]

@@ -12,9 +12,7 @@ from harness.registry import builtins
 from harness.verify.batches import Batch
 from harness.verify.check import check_batch
 from reference_impls.mechanism import BadOption
-from reference_impls.multi_scale_transformer.modules import (
-    WindowedMultiScaleTransformer,
-)
+from reference_impls.multi_scale_transformer.modules import WindowedMultiScaleTransformer
 from reference_impls.multi_scale_transformer.presets import PRESETS
 from suites.support.parameters import few
 

@@ -460,8 +460,7 @@ def test_data_list_says_what_there_is(
 ) -> None:
     monkeypatch.setenv("ATTNBENCH_DATA", "")
     monkeypatch.setenv("COLUMNS", "200")
-    listed = here("data", "list", "--json", "list.json", cwd=tmp_path)
-    assert listed.returncode == 0, listed.stderr
+    listed = here("data", "list", "--json", "list.json", cwd=tmp_path, code=0)
     for corpus in corpora().values():
         for text in (corpus.what, corpus.licence, corpus.original):
             assert text in listed.stdout
@@ -483,8 +482,7 @@ def test_data_check_says_what_is_wrong(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    wrong = here("data", "check", "--data", str(folder), "--json", "c.json", cwd=tmp_path)
-    assert wrong.returncode == 1
+    wrong = here("data", "check", "--data", str(folder), "--json", "c.json", cwd=tmp_path, code=1)
     assert re.search(r"wrong +trec/train.tsv: .*SHA-256 of its content is", wrong.stdout)
     lacking = tmp_path / "lacking"
     (lacking / "trec").mkdir(parents=True)
@@ -494,7 +492,7 @@ def test_data_check_says_what_is_wrong(
     found = {f["name"]: f["status"] for f in json.loads((tmp_path / "c.json").read_text())}
     assert found["snli/train.tsv"] == "wrong"
     assert "30 examples, expected 549,367; what is trained on it is not SNLI" in wrong.stdout
-    assert here("data", "check", "cr", "--data", ".", cwd=tmp_path).returncode == 1
+    here("data", "check", "cr", "--data", ".", cwd=tmp_path, code=1)
     yours = here("data", "check", "snli", "--data", ".", cwd=tmp_path)
     assert re.search(r"missing +snli/train.tsv: .*e-SNLI", yours.stdout)
 

@@ -9,7 +9,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from unittest.mock import Mock, call
 
 import pytest
 
@@ -161,14 +161,8 @@ def test_what_the_hub_tore_is_mended_or_refused() -> None:
 def test_rows_of_the_hub_become_the_listed_tables_or_are_refused(
     folder: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[HubSource] = []
-    real_splits = hub._splits
-
-    def noting(source: HubSource) -> dict[str, HubSplit]:
-        asked.append(source)
-        return real_splits(source)
-
-    monkeypatch.setattr(hub, "_splits", noting)
+    asked = Mock(wraps=hub._splits)
+    monkeypatch.setattr(hub, "_splits", asked)
     if name == "multi30k":
         folder = tmp_path / "tables"
         for part in PARTS:
@@ -190,11 +184,11 @@ def test_rows_of_the_hub_become_the_listed_tables_or_are_refused(
     splits = MAKERS[name](folder)
     _publish(splits, source)
     found = fetched(source, "found")
-    assert asked == 2 * [source]
+    assert asked.call_args_list == 2 * [call(source)]
     for file in files:
         assert digest_of([found / f"{file}.gz"]) == digest_of([folder / f"{file}.gz"])
     fetched(source, "found")
-    assert len(asked) == 2, "what is there was fetched again"
+    assert asked.call_count == 2, "what is there was fetched again"
     last = list(splits)[-1]
     changed = [dict(row) for row in splits[last].rows]
     changed[3]["text"] = "x" + changed[3]["text"]
@@ -206,10 +200,11 @@ def test_rows_of_the_hub_become_the_listed_tables_or_are_refused(
         assert not list((tmp_path / "refused").rglob(f"*/{wrong}.tsv*"))
 
 
-def _inference(*labels: int, text: str = "The man's T-shirt isn't dry.") -> HubSplit:
+def _inference(*labels: int) -> HubSplit:
     """Pairs as the hub has them: raw sentences, and -1 where there is no gold label."""
+    raw = "The man's T-shirt isn't dry."
     rows = [
-        {"premise": text, "hypothesis": f"Pair {i} of\tit", "label": label}
+        {"premise": raw, "hypothesis": f"Pair {i} of\tit", "label": label}
         for i, label in enumerate(labels)
     ]
     return HubSplit(rows, {"label": ["entailment", "neutral", "contradiction"]})
@@ -220,7 +215,6 @@ def test_snli_of_the_hub_is_cut_and_its_pairs_are_counted(
 ) -> None:
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     known = corpora()["snli"]
-    assert known.hub is not None
     source, files = _elsewhere(known.hub, tmp_path / "a"), task("snli").files
     splits = {
         "train": _inference(2, -1, 0, 1),
@@ -239,10 +233,9 @@ def test_snli_of_the_hub_is_cut_and_its_pairs_are_counted(
     assert train[0]["sentence1"] == "The man 's T-shirt is n't dry ."
     assert train[1]["sentence2"] == "Pair 2 of it"
     assert len(read_table(found / "snli" / "test.tsv.gz", columns)) == 2
-    monkeypatch.setattr(hub, "_splits", lambda _: pytest.fail("what is there was fetched again"))
-    assert hub.directory("snli", files, tmp_path / "found") == found
-    monkeypatch.undo()
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    with monkeypatch.context() as patch:
+        patch.setattr(hub, "_splits", lambda _: pytest.fail("what is there was fetched again"))
+        assert hub.directory("snli", files, tmp_path / "found") == found
     few = replace(corpus, yours={"snli/train.tsv": 4})
     monkeypatch.setattr(hub, "corpora", lambda: {"snli": few})
     with pytest.raises(UsageError, match=r"rows of snli/train.tsv \(3 rows, expected 4\); give"):
@@ -260,10 +253,7 @@ def test_what_the_hub_has_not_or_the_library_refuses_is_told(
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(UsageError, match=r"needs the library datasets: pip install"):
         hub.directory("trec", task("trec").files, tmp_path)
-
-    def offline(*_: Any, **__: Any) -> Any:
-        raise ConnectionError("no route to host\nand so on")
-
+    offline = Mock(side_effect=ConnectionError("no route to host\nand so on"))
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=offline))
     with pytest.raises(UsageError, match=r"can't be fetched \(ConnectionError: no route to host\)"):
         hub.directory("trec", task("trec").files, tmp_path)
