@@ -232,6 +232,7 @@ def check(
         done += 1
     if not done:
         return {**row, "verdict": "unsupported", "detail": refused[0].partition(": ")[2]}
+    assert all(parted(found)), "neither values nor gradients may go without a comparison"
     told = [f"{len(refused)} of {done + len(refused)} batches unsupported"] if refused else []
     if (arithmetic := implementation.arithmetic(dtype, device)) != dtype:
         told.append(f"judged as {arithmetic}")
