@@ -22,7 +22,7 @@ from suites.support.parameters import DTYPES, has_compiler, implementations
 torch.set_num_threads(1)
 pytestmark = pytest.mark.usefixtures("asked_once")
 
-NAMES = implementations("cpu")
+NAMES = implementations()
 CHECKS = [
     (name, dtype)
     for name in NAMES
@@ -80,7 +80,7 @@ def unsupported_here(compiler: bool) -> set[tuple[str, str]]:
     """What a CPU can't do, with or without a C++ compiler; any other *unsupported* is a fault."""
     if compiler:
         return set()
-    native = [name for name in implementations("cpu") if name.endswith(".fused_native")]
+    native = [name for name in implementations() if name.endswith(".fused_native")]
     return {(name, dtype) for name in native for dtype in DTYPES}
 
 
