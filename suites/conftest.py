@@ -33,3 +33,12 @@ def only_new_objects_are_collected(collected_at_the_end: None) -> None:
     """Leave what is there to the end: the collector would look through all of torch each time."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made-up measurements instead of real ones."""
+    from suites.support.sessions import INSTEAD  # what `attnbench bench` runs needs none
+
+    for module, name, value in INSTEAD:
+        monkeypatch.setattr(module, name, value)

@@ -33,8 +33,7 @@ class Replay:
     last bit.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self) -> None:
         self.samples: list[float] = []
         self._next = 0
         self._now = 0.0
@@ -115,7 +114,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     replays = metafunc.config.stash[REPLAYS]
     parameters = []
     for case in session.cases:
-        replay = replays.setdefault(case.id, Replay(case.id))
+        replay = replays.setdefault(case.id, Replay())
         p = case.problem
         group = f"B{p.batch} N{p.length} D{p.d_in} {p.dtype} {p.phase} {p.device} " + "+".join(
             case.own_settings

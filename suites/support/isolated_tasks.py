@@ -125,17 +125,10 @@ def open_to_programs() -> list[int]:
     ]
 
 
-def kill_server(pid_file: str) -> None:
-    """Kill the parent, and go on as `hang` does."""
+def end_server(number: int, pid_file: str) -> None:
+    """Send the parent a signal, and go on as `hang` does."""
     Path(pid_file).write_text(f"{os.getpid()} {detached()}")
-    os.kill(os.getppid(), signal.SIGKILL)
-    time.sleep(60)
-
-
-def stop_server(pid_file: str) -> None:
-    """Stop the parent, and go on as `hang` does."""
-    Path(pid_file).write_text(f"{os.getpid()} {detached()}")
-    os.kill(os.getppid(), signal.SIGSTOP)
+    os.kill(os.getppid(), number)
     time.sleep(60)
 
 

@@ -14,15 +14,6 @@ from reports.claims.record import Claim
 from suites.support.comparisons import run
 
 BASELINE = "multi_head.sdpa"
-RESULT: Mapping[str, Any] = {
-    "test": {"accuracy": 0.5},
-    "seconds": 3.0,
-    "chosen_epoch": 1,
-    "parameters": 10,
-    "parameters_with_words": 20,
-    "epochs": [{"epoch": 1, "loss": 0.5, "dev": {"accuracy": 0.5}, "seconds": 1.0}],
-}
-"""What every run that is ok has."""
 _SERIAL = itertools.count()
 
 

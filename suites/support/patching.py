@@ -20,21 +20,27 @@ import reference_impls
 ROOT = Path(reference_impls.__path__[0])
 
 
+def module_name(file: str) -> str:
+    """``reference_impls.mtsa.layer`` of ``mtsa/layer.py``, a file below `ROOT`."""
+    path = file.removesuffix(".py").removesuffix("/__init__")
+    return "reference_impls." + path.replace("/", ".")
+
+
 class NotPlanted(Exception):
     """The changed text would not be, or was not, what ran: a fault of the runner, not a result."""
 
 
 class Planted(importlib.abc.SourceLoader):
-    """Finds one module, and loads another text for it, in this process from now on.
+    """Finds the module of a file below `ROOT`, and loads another text for it, from now on.
 
     No bytecode of it is kept. A module that is imported already is refused by `NotPlanted`: others
     may hold what its own text made.
     """
 
-    def __init__(self, name: str, path: Path, source: str) -> None:
-        if name in sys.modules:
-            raise NotPlanted(f"{name} was imported before its text could be changed")
-        self.name, self.path, self.source = name, path, source
+    def __init__(self, file: str, source: str) -> None:
+        self.name, self.path, self.source = module_name(file), ROOT / file, source
+        if self.name in sys.modules:
+            raise NotPlanted(f"{self.name} was imported before its text could be changed")
         self.ran = False
         sys.meta_path.insert(0, self)
 
@@ -95,8 +101,7 @@ class Patch:
     @property
     def module(self) -> str:
         """The module whose text is changed."""
-        path = self.file.removesuffix(".py").removesuffix("/__init__")
-        return "reference_impls." + path.replace("/", ".")
+        return module_name(self.file)
 
     def source(self) -> str:
         """The changed text; ValueError if the old one does not stand there exactly once."""
@@ -149,7 +154,7 @@ def patched(patch: Patch) -> Iterator[None]:
     source, before = patch.source(), _ours()
     for name in before:
         del sys.modules[name]
-    planted = Planted(patch.module, ROOT / patch.file, source)
+    planted = Planted(patch.file, source)
     try:
         yield
     finally:

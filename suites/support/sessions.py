@@ -14,7 +14,6 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from harness.case import Case, Problem
@@ -92,12 +91,7 @@ class Launcher:
         self._answer()  # it has loaded all of it
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._process.communicate(timeout=60)
 
     def start(self, folder: Path) -> int:

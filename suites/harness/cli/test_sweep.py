@@ -27,7 +27,7 @@ from harness.train.encoder import encoder
 from harness.train.task import Task, task, tasks_named
 from suites.support import comparisons
 from suites.support.command_line import ROOT, printed
-from suites.support.made_up_records import RESULT
+from suites.support.fake_training import RESULT
 
 FINGERPRINT = {"device": "cpu", "model": "made up"}
 A, B = "mtsa.fused", "multi_head.sdpa"

@@ -42,8 +42,15 @@ from harness.records.sharing import Reservations
 from harness.registry import Registry
 from reports.core import source
 from suites.support.command_line import TOY, here, started
-from suites.support.fake_training import FINGERPRINT, at_once, begun, do_locally, fake_run
-from suites.support.made_up_records import RESULT, unsealed
+from suites.support.fake_training import (
+    FINGERPRINT,
+    RESULT,
+    at_once,
+    begun,
+    do_locally,
+    fake_run,
+)
+from suites.support.made_up_records import unsealed
 
 
 def written(folder: Path) -> list[dict[str, Any]]:

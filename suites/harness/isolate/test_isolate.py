@@ -373,7 +373,7 @@ def test_a_persistent_worker_is_replaced_only_when_it_broke() -> None:
 def test_a_killed_server_is_a_crash_and_is_replaced(mode: Mode, tmp_path: Path) -> None:
     with Interpreter(mode, preload=()) as interpreter:
         pids = tmp_path / "pids"
-        outcome = perform(interpreter, "kill_server", seconds=20, pid_file=str(pids))
+        outcome = perform(interpreter, "end_server", 20, number=signal.SIGKILL, pid_file=str(pids))
         assert (outcome.status, outcome.detail) == ("crash", "the server was killed by SIGKILL")
         assert outcome.seconds < 5
         assert all(map(gone, noted(pids)))
@@ -394,7 +394,7 @@ def test_a_server_that_does_not_answer_is_given_up(
     monkeypatch.setattr("harness.isolate.interpreter._STOP_SECONDS", 0.1)
     with Interpreter(preload=()) as interpreter:
         pids = tmp_path / "pids"
-        outcome = perform(interpreter, "stop_server", seconds=1.5, pid_file=str(pids))
+        outcome = perform(interpreter, "end_server", 1.5, number=signal.SIGSTOP, pid_file=str(pids))
         assert outcome.status == "timeout"
         assert all(map(gone, noted(pids)))
         assert perform(interpreter, "add", a=1, b=1).value == 2

@@ -23,7 +23,7 @@ from suites.support.parameters import DTYPES, has_compiler, implementations
 torch.set_num_threads(1)
 pytestmark = pytest.mark.usefixtures("asked_once")
 
-NAMES = implementations("cpu")
+NAMES = implementations()
 NATIVE = [name for name in NAMES if name.endswith(".fused_native")]
 """All that a CPU without a C++ compiler can't do; any other *unsupported* is a fault."""
 CHECKS = [

@@ -134,13 +134,11 @@ def _fails(blocks: Blocks, arm: str) -> tuple[int, bool]:
 
 
 def comparisons(
-    plan: Plan, condition: str, records: Iterable[Mapping[str, Any]]
+    plan: Plan, records: Iterable[Mapping[str, Any]]
 ) -> tuple[list[dict[int, dict[str, dict[str, Any]]]], int]:
-    """Complete comparisons of a condition, and how many are not."""
+    """Complete comparisons by the records of a condition, and how many are not."""
     found: dict[tuple[int, str], dict[int, dict[str, dict[str, Any]]]] = {}
     for r in records:
-        if r["condition"] != condition or r["status"] != "ok":
-            continue
         for problem, arms in r["arms"].items():
             found.setdefault((r["repeat"], problem), {})[r["block"]] = arms
     wanted = {(repeat, problem.name) for repeat, problem in plan.pairs()}
@@ -155,13 +153,14 @@ def comparisons(
 
 
 def score(plan: Plan, records: Sequence[Mapping[str, Any]]) -> Score:
-    """Judge every comparison of a plan, condition by condition."""
+    """Judge every comparison of a plan by finished records, condition by condition."""
     shares: list[Share] = []
     fewer: dict[int, list[Share]] = {count: [] for count in FEWER if count < plan.blocks}
     noise: list[Noise] = []
     absent: dict[str, int] = {}
     for condition in dict.fromkeys(r["condition"] for r in records):
-        complete, absent[condition] = comparisons(plan, condition, records)
+        mine = [r for r in records if r["condition"] == condition]
+        complete, absent[condition] = comparisons(plan, mine)
         for ours in _by_blocks(condition, complete, plan.blocks):
             theirs = [_fails(blocks, ours.arm) for blocks in complete]
             counts = (
@@ -172,7 +171,7 @@ def score(plan: Plan, records: Sequence[Mapping[str, Any]]) -> Score:
         for count, found in fewer.items():
             found += _by_blocks(condition, complete, count)
         floors = [noise_floor(interval(blocks, CONTROL)) for blocks in complete]
-        noise.append(_noise(condition, floors, [r for r in records if r["condition"] == condition]))
+        noise.append(_noise(condition, floors, mine))
     return Score(plan, shares, fewer, noise, absent)
 
 
@@ -199,10 +198,9 @@ def _by_blocks(condition: str, complete: Sequence[Blocks], count: int) -> list[S
 
 
 def _noise(condition: str, floors: list[float], records: list[Mapping[str, Any]]) -> Noise:
-    good = [r for r in records if r["status"] == "ok"]
     sides = [
         arm[side]
-        for r in good
+        for r in records
         for by in r["arms"].values()
         for arm in by.values()
         for side in ("mine", "base")

@@ -65,10 +65,8 @@ def pair(mine: list[float], base: list[float]) -> dict[str, Any]:
     return {"ratio": ratio(first, second), "mine": vars(first), "base": vars(second)}
 
 
-def measured(
-    folder: Path, what: Plan, time_arm: Callable[..., Mapping[str, Any]], condition: str = "idle"
-) -> score.Score:
-    todo = run.missing(what, [condition], folder, FINGERPRINT)
+def measured(folder: Path, what: Plan, time_arm: Callable[..., Mapping[str, Any]]) -> score.Score:
+    todo = run.missing(what, ["idle"], folder, FINGERPRINT)
     run.run(what, todo, folder, FINGERPRINT, lambda _: None, time_arm)
     found, records, *_ = run.load(folder)
     return score.score(found, records)
@@ -247,24 +245,6 @@ def test_a_real_one_of_one_work_and_two_blocks(tmp_path: Path) -> None:
     assert found == what
     assert result.missing == {"idle": 0}
     assert any("idle" in line for line in sentences(result))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--conditions", "hot"], "expected some of idle,busy"),
-        (["--blocks", "1"], "two or more"),
-        (["--from", "nowhere"], "0 different calibrations"),
-    ],
-)
-def test_a_wrong_word_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], says: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(app, arguments)
-    assert done.exit_code == 2
-    assert says in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
 
 
 def test_calibrations_of_two_plans_or_machines_are_not_mixed(

@@ -163,11 +163,12 @@ def sentences(results: Sequence[Result], held: Mapping[str, Held]) -> list[str]:
     for where, one in held.items():
         f = one.fingerprint
         threads = ", one thread" if where == "cpu" else ""
+        days = words.days(one.records)
         said.append(
             f"{f.get('model', where)} ({where}{threads}), torch {f.get('torch', '?')}; "
             f"up to {one.blocks} blocks; ratios with 95 % t-intervals over blocks"
             f"{'; commits ' * bool(one.commits)}{', '.join(one.commits)}"
-            f"{'; measured ' * bool(one.days)}{one.days}."
+            f"{'; measured ' * bool(days)}{days}."
         )
     return said
 

@@ -22,7 +22,6 @@ from harness.records.ratios import WITHHELD, block_ratios, memory_frame, summari
 from harness.records.schema import MEASURED, short_commit
 from harness.stats import Interval, noise_floor, ratio_interval, ratio_text, verdict
 from reference_impls.mechanism import Mechanism
-from reports.core.words import days
 from suites.programs.goals.accuracy import KIND, case_of
 from suites.programs.goals.plan import TIMED, Goal, Planned
 
@@ -53,11 +52,6 @@ class Held:
     def blocks(self) -> int:
         """How many blocks there are at most."""
         return len({r["block"] for r in self.records if r["kind"] == "time"})
-
-    @property
-    def days(self) -> str:
-        """The first and the last on which they were measured; empty where none is told."""
-        return days(self.records)
 
 
 def read_folder(folder: Path, plans: Sequence[Planned]) -> tuple[dict[str, Held], list[str]]:
@@ -152,59 +146,34 @@ class Readings:
 
 @dataclass(frozen=True)
 class Against:
-    """A goal's case beside one baseline.
+    """A goal's case beside one baseline."""
 
-    Attributes
-    ----------
-    baseline : str
-        Its name; empty where there is none (growth, accuracy).
-    value : Interval
-        What the bound is for: a ratio of times (for work: over that of operations) or peaks, a
-        speed-up, an exponent, an error.
-    floor : float
-        Noise floor; 1 where there is none.
-    verdict : str
-    operations_ratio, share, memory_ratio : float
-        Operations of ours over the baseline's; the baseline's share of the best matrix product;
-        our peak over its.
-    """
-
-    baseline: str
+    baseline: str  # its name; empty where there is none (growth, accuracy)
+    # What the bound is for: a ratio of times (for work: over that of operations) or peaks, a
+    # speed-up, an exponent, an error.
     value: Interval
-    floor: float
+    floor: float  # noise floor; 1 where there is none
     verdict: str
-    operations_ratio: float = math.nan
-    share: float = math.nan
-    memory_ratio: float = math.nan
+    operations_ratio: float = math.nan  # of ours over the baseline's
+    share: float = math.nan  # the baseline's of the best matrix product
+    memory_ratio: float = math.nan  # our peak over the baseline's
 
 
 @dataclass(frozen=True)
 class Result:
-    """What is known of a goal.
-
-    Attributes
-    ----------
-    verdict : str
-        met, missed, undecided, shown (no bound), withheld, not here (another device), missing (no
-        such implementation), or the status of what could not be measured.
-    detail : str
-        Why, where that is not plain.
-    against : tuple of Against
-        By baseline, the one against which it stands worst first.
-    share, peak_bytes, margin : float
-        Of what was measured (for growth, at the last length).
-    lacking : tuple of str
-        Readings beside it that could not be taken, and why.
-    """
+    """What is known of a goal."""
 
     goal: Goal
+    # met, missed, undecided, shown (no bound), withheld, not here (another device), missing (no
+    # such implementation), or the status of what could not be measured.
     verdict: str
-    detail: str = ""
-    against: tuple[Against, ...] = ()
+    detail: str = ""  # why, where that is not plain
+    against: tuple[Against, ...] = ()  # by baseline, that against which it stands worst first
+    # share, peak_bytes, margin: of what was measured (for growth, at the last length).
     share: float = math.nan
     peak_bytes: float = math.nan
     margin: float = math.nan
-    lacking: tuple[str, ...] = ()
+    lacking: tuple[str, ...] = ()  # readings beside it that could not be taken, and why
 
     @property
     def worst(self) -> Against | None:

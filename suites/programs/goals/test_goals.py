@@ -17,7 +17,7 @@ from harness.measure.session import Session
 from harness.records import journal
 from harness.registry import builtins
 from reference_impls.mtsa import optimized
-from reports.core import predicted
+from reports.core import predicted, words
 from suites.programs.goals import __main__ as program
 from suites.programs.goals import accuracy, judge, plan
 from suites.programs.goals.judge import MET, MISSED, UNDECIDED, Readings
@@ -32,7 +32,7 @@ from suites.programs.goals.test_judge import (
     verified,
 )
 from suites.support.command_line import ROOT
-from suites.support.sessions import FINGERPRINT, HERE, INSTEAD, ignore
+from suites.support.sessions import FINGERPRINT, HERE, ignore
 
 
 def test_every_row_of_the_table_is_there_and_accuracy_names_every_fast_path() -> None:
@@ -177,12 +177,6 @@ def made_up_sessions(folder: Path) -> list[Session]:
     return [replace(s, margin_call=f"{HERE}margin_case") for s in made]
 
 
-@pytest.fixture
-def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name, value in INSTEAD:
-        monkeypatch.setattr(module, name, value)
-
-
 def test_goals_of_one_size_share_a_session_and_their_cases(tmp_path: Path) -> None:
     first, second = made_up_sessions(tmp_path)
     assert {case.problem.length for case in first.cases} == {8}
@@ -199,7 +193,7 @@ def test_goals_of_one_size_share_a_session_and_their_cases(tmp_path: Path) -> No
     assert {(other, first_base) for other in others} <= set(first.pairs)
 
 
-@pytest.mark.usefixtures("made_up")
+@pytest.mark.usefixtures("quick")
 def test_every_ratio_is_there_and_nothing_is_left_to_do(tmp_path: Path) -> None:
     for _ in range(2):
         session, _ = made_up_sessions(tmp_path)
@@ -216,7 +210,7 @@ def test_every_ratio_is_there_and_nothing_is_left_to_do(tmp_path: Path) -> None:
         assert ratio.count == 3, (case.id, base.id)
 
 
-@pytest.mark.usefixtures("made_up")
+@pytest.mark.usefixtures("quick")
 def test_a_failed_baseline_keeps_nobody_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,9 +254,9 @@ def test_a_folder_is_judged_by_its_newest_code_and_holds_one_machine(tmp_path: P
     assert result.verdict == MET
     assert held["cpu"].blocks == 7
     dates = [{"at": f"2026-11-{day}T10:00"} for day in (25, 28, 26)]
-    assert replace(held["cpu"], records=dates).days == "2026-11-25 to 2026-11-28"
-    assert replace(held["cpu"], records=dates[:1]).days == "2026-11-25"
-    assert replace(held["cpu"], records=[{}]).days == ""
+    assert words.days(dates) == "2026-11-25 to 2026-11-28"
+    assert words.days(dates[:1]) == "2026-11-25"
+    assert words.days([{}]) == ""
     put([r | {"key": f"{r['key']} 2", "fingerprint": "another"} for r in records])
     with pytest.raises(UsageError, match="2 different machines"):
         judge.read_folder(tmp_path, [one])
@@ -319,25 +313,6 @@ def test_a_dry_run_says_what_it_would_do_and_writes_nothing(
     assert "mtsa.algorithm1-B2-N8-D12x16-H4-f32-forward-cpu+1-thread" in done.stdout
     assert "multi_head.sdpa-B2-N8-D12x16-H4-f32-forward-cpu+1-thread+control" in done.stdout
     assert not folder.exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--only", "nonsense"], "there is no goal 'nonsense'"),
-        (["--blocks", "0"], "--blocks: given 0"),
-        (["--from", "nowhere"], "holds no record"),
-        (["--device", "tpu"], "given 'tpu'"),
-    ],
-)
-def test_a_wrong_option_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], says: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = goals(*arguments)
-    assert done.exit_code == 2
-    assert says in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
 
 
 def test_errors_of_growing_scores_are_found_and_a_broken_kernel_too(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import math
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from harness.case import Case, parse
 from harness.measure.ceilings import gauge_of, work_of
@@ -19,6 +17,7 @@ from suites.programs.goals import __main__ as program
 from suites.programs.goals import judge, plan
 from suites.programs.goals.judge import MET, MISSED, UNDECIDED, Readings, Result
 from suites.programs.goals.plan import Goal, Planned, load
+from suites.support.command_line import printed
 
 KNOWN = plan.registry()
 PROFILES = load().profiles
@@ -331,10 +330,8 @@ def test_a_value_without_a_bound_is_shown_beside_every_baseline() -> None:
     one = planned(row=0, at_most=None, baselines=BOTH)
     found = judged(one, timed(one, (1.1, 1.3)))
     assert found.verdict == "shown"
-    out = Console(width=200, file=io.StringIO())
-    program.print_results(out, [found], {})
-    assert isinstance(out.file, io.StringIO)
-    assert all(shown in out.file.getvalue() for shown in ("1.30x [", "1.10x ["))
+    text = printed(lambda out: program.print_results(out, [found], {}))
+    assert all(shown in text for shown in ("1.30x [", "1.10x ["))
     assert len(program.rows([found])) == 2
     goal = planned(baselines=BOTH)
     assert len(program.rows([judged(goal, timed(goal, (1.1, 1.3)))])) == 1

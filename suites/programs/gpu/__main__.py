@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import math
 import os
 import shlex
 import shutil
@@ -21,7 +22,7 @@ from rich.console import Console
 
 from harness.cli.output import bare_table, duration, say
 from harness.errors import UsageError
-from harness.json_file import write_json
+from harness.json_file import replace_file
 from harness.measure.device import device_fingerprint, environment
 from harness.records import journal
 from harness.registry import Registry
@@ -151,16 +152,16 @@ class Folder:
             "runs": before.get("runs", 0) + 1,
             "detail": detail,
         }
-        temporary = self._file.with_suffix(".new")
-        write_json(str(temporary), {"commit": self.commit, "parts": self.parts})
-        temporary.replace(self._file)
+        text = json.dumps({"commit": self.commit, "parts": self.parts}, indent=1)
+        replace_file(self._file, f"{text}\n".encode())
 
 
-def run_part(part: Part, command: Sequence[str], folder: Folder, limit: float) -> str:
-    """Run a part for at most so many seconds, asked to stop before it is stopped; its status."""
+def run_part(part: Part, device: str, folder: Folder, limit: float) -> None:
+    """Run a part for at most so many seconds, asked to stop before it is stopped."""
     if reason := part.missing():
         folder.note(part, "left out", 0.0, reason)
-        return "left out"
+        return
+    command = part.command(sys.executable, device, str(folder.place))
     begun = time.monotonic()
     with (folder.place / LOG).open("a") as log:
         print(f"\n$ {shlex.join(command)}", file=log, flush=True)
@@ -179,7 +180,6 @@ def run_part(part: Part, command: Sequence[str], folder: Folder, limit: float) -
             status = "ok" if child.returncode == 0 else "failed"
             detail = "" if child.returncode == 0 else f"exit code {child.returncode}, see {LOG}"
     folder.note(part, status, time.monotonic() - begun, detail)
-    return status
 
 
 def _stop(child: subprocess.Popen[bytes]) -> None:
@@ -193,20 +193,17 @@ def _stop(child: subprocess.Popen[bytes]) -> None:
 
 
 def run_all(
-    todo: Sequence[Part], folder: Folder, device: str, seconds: float | None, out: Console
+    todo: Sequence[Part], folder: Folder, device: str, seconds: float, out: Console
 ) -> None:
     """Run what is not done, until the time is over; nothing else if the doctor says no."""
-    ends = None if seconds is None else time.monotonic() + seconds
+    ends = time.monotonic() + seconds
     for part in todo:
         for _ in range(TRIES):
-            limit = PART_SECONDS
-            if ends is not None:
-                limit = min(limit, ends - time.monotonic() - PATIENCE_SECONDS)
+            limit = min(PART_SECONDS, ends - time.monotonic() - PATIENCE_SECONDS)
             if folder.done(part) or limit <= 0:
                 break
             say(out, f"{part.name} ...")
-            command = part.command(sys.executable, device, str(folder.place))
-            run_part(part, command, folder, limit)
+            run_part(part, device, folder, limit)
         if part.name == DOCTOR and folder.parts.get(part.name, {}).get("status") == "failed":
             raise UsageError(
                 f"the doctor says that {device} can't be measured here; see {folder.place / LOG}"
@@ -303,7 +300,7 @@ def main(
     say(out, f"{fingerprint['model']} ({device}), torch {fingerprint['torch']}; {folder}")
     begun = time.monotonic()
     try:
-        run_all(todo, place, device, None if minutes is None else 60 * minutes, out)
+        run_all(todo, place, device, math.inf if minutes is None else 60 * minutes, out)
     finally:
         print_parts(out, place.parts, todo)
         if packed:

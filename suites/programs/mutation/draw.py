@@ -15,11 +15,10 @@ from pathlib import Path
 
 from cosmic_ray.mutating import mutate_code
 
-import reference_impls
 from harness.errors import UsageError
 from suites.programs.mutation.operators import operators, positions
+from suites.support.patching import ROOT
 
-ROOT = Path(reference_impls.__path__[0])
 REPOSITORY = ROOT.parent
 NOT_MUTATED = re.compile(r"naive.*|golden.*|__init__")
 """Not deep in a package: the oracle, the readers of the goldens, the record."""
@@ -38,12 +37,6 @@ class Unit:
     def is_package(self) -> bool:
         """Whether it is a mechanism's own package."""
         return (ROOT / self.name).is_dir()
-
-
-def module_name(path: Path) -> str:
-    """``reference_impls.mtsa.layer``."""
-    inside = path.relative_to(REPOSITORY).with_suffix("")
-    return ".".join((inside.parent if inside.name == "__init__" else inside).parts)
 
 
 def short(path: Path) -> str:

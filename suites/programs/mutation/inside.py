@@ -21,6 +21,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
+from hypothesis import Phase, settings
 
 from harness.build import set_tf32
 from harness.registry import builtins
@@ -28,7 +29,7 @@ from harness.verify.batches import Batch, batches
 from harness.verify.check import check_drawn
 from harness.verify.golden import check_one, load
 from reference_impls.mechanism import Implementation, Mechanism, Unsupported
-from suites.programs.mutation.draw import REPOSITORY, ROOT, Unit, module_name, short, units
+from suites.programs.mutation.draw import REPOSITORY, ROOT, Unit, short, units
 from suites.programs.mutation.relevance import TEST, traced
 from suites.support.patching import Planted
 
@@ -138,21 +139,18 @@ class _Plugin:
         places = None if chosen is None else {_bare(id): n for n, id in enumerate(chosen)}
         self.chosen = places
         self.files = files
-        self.ran: list[dict[str, Any]] = []
+        self.ran: dict[str, dict[str, Any]] = {}
         self.failed: list[tuple[str, str]] = []
         self.passed: set[str] = set()
         self.finished = 0
 
     def pytest_configure(self) -> None:
         """The same examples each time, and no time for a smaller one."""
-        with contextlib.suppress(ImportError):
-            from hypothesis import Phase, settings
-
-            phases = (Phase.explicit, Phase.generate)
-            settings.register_profile(
-                "mutants", database=None, derandomize=True, deadline=None, phases=phases
-            )
-            settings.load_profile("mutants")
+        phases = (Phase.explicit, Phase.generate)
+        settings.register_profile(
+            "mutants", database=None, derandomize=True, deadline=None, phases=phases
+        )
+        settings.load_profile("mutants")
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         if self.chosen is not None:
@@ -176,14 +174,11 @@ class _Plugin:
         noted = mock.patch.object(torch, "compile", wraps=torch.compile)
         with traced(self.files) as lines, noted as compile_:
             result = yield
-        self.ran.append(
-            {
-                "id": item.nodeid,
-                "seconds": time.perf_counter() - began,
-                "lines": {name: sorted(rows) for name, rows in lines.items()},
-                "compiles": compile_.called,
-            }
-        )
+        self.ran[item.nodeid] = {
+            "seconds": time.perf_counter() - began,
+            "lines": {name: sorted(rows) for name, rows in lines.items()},
+            "compiles": compile_.called,
+        }
         return result
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -269,12 +264,9 @@ def baseline_tests(file: str) -> dict[str, Any]:
     _settle(file == INTERPRETED)
     plugin = run_tests([file], None, _files())
     ran = [
-        {
-            "check": [TEST, file, test["id"]],
-            **{key: test[key] for key in ("seconds", "lines", "compiles")},
-        }
-        for test in plugin.ran
-        if test["id"] in plugin.passed and test["lines"]
+        {"check": [TEST, file, id], **told}
+        for id, told in plugin.ran.items()
+        if id in plugin.passed and told["lines"]
     ]
     return {"ran": ran, "failed": [list(f) for f in plugin.failed]}
 
@@ -292,8 +284,7 @@ def mutant(path: str, source: str, checks: Sequence[Sequence[str]]) -> dict[str,
         If what ran was not the changed text.
     """
     _settle(checks[0][:2] == [TEST, INTERPRETED])
-    file = ROOT / path
-    planted = Planted(module_name(file), file, source)
+    planted = Planted(path, source)
     try:
         planted.plant()
     except BaseException as error:
