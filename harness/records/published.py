@@ -39,7 +39,9 @@ MEASURED = ("time", "anchor", "memory", "margin", "run", "calibration")
 """Kinds of which there are so many that their numbers' digits are most of what is published."""
 MEASURED_DIGITS = 8
 """Kept of their other numbers: a thousand times more than any page shows."""
-OF_CALIBRATION = MappingProxyType({"ratio": 5, "ran_us": 3, "waited_us": 3})
+CONTROL = "control"
+"""The arm of a calibration that is the baseline once more."""
+OF_CALIBRATION = MappingProxyType({"ratio": 5, "ran_us": 6, "waited_us": 6})
 """Kept of a calibration's numbers, of which there are as many as of all others: its table gives
 shares of comparisons, and noise to a tenth of a percent."""
 IN_FULL = ("test", "recipe")
@@ -80,9 +82,9 @@ def pack(folder: Path, place: Path) -> Path:
     found = journal.read(folder)
     if found.warnings:
         raise UsageError(f"{folder}: {found.warnings[0]}; mend or move that file first")
-    of_session: dict[str, list[Mapping[str, Any]]] = {}
+    of_session: dict[str, list[dict[str, Any]]] = {}
     for record in journal.newest_code(r for r in found.records if r["kind"] not in UNREAD):
-        of_session.setdefault(record["session"], []).append(record)
+        of_session.setdefault(record["session"], []).append(dict(record))
     if not of_session:
         raise UsageError(f"{folder} holds no record that a page or a claim reads")
     _clip(r for some in of_session.values() for r in some if r["kind"] == "calibration")
@@ -129,33 +131,41 @@ def _brief(value: Any) -> Any:
     }
 
 
-def _clip(calibrations: Iterable[Mapping[str, Any]]) -> None:
+def _clip(calibrations: Iterable[dict[str, Any]]) -> None:
     """Put wall times of each arm in ascending order, as the steps from each to the next.
 
     They pack small. Only medians are read of them, of the block and of all its comparison's blocks
     together: each is moved down to the nearest of these, or up to the lowest, by which none of
-    them changes.
+    them changes. Of the control nothing but its ratio is read; of what the arms ran, and waited for
+    a core, the sum over all of them.
     """
-    sides = [
-        ((record["condition"], record["repeat"], problem, arm, side), of)
-        for record in calibrations
-        for problem, arms in record.get("arms", {}).items()
-        for arm, both in arms.items()
-        for side, of in both.items()
-        if isinstance(of, dict) and "us" in of
-    ]
     pooled: dict[tuple[Any, ...], list[float]] = {}
-    for at, of in sides:
-        of["wall"] = sorted(us + of["waited_us"].get(str(i), 0.0) for i, us in enumerate(of["us"]))
-        pooled.setdefault(at, []).extend(of["wall"])
-    middles = {at: (median_low(wall), median_high(wall)) for at, wall in pooled.items()}
-    for at, of in sides:
-        wall = of.pop("wall")
-        ends = sorted({median_low(wall), median_high(wall), *middles[at]})
+    clipped = []
+    for record in calibrations:
+        sides = {
+            (problem, arm, side): of
+            for problem, arms in record.get("arms", {}).items()
+            for arm, both in arms.items()
+            for side, of in both.items()
+            if isinstance(of, dict) and "us" in of
+        }
+        if not sides:
+            continue  # it failed, or is published already
+        every = sides.values()
+        record["ran_us"] = sum(of["inner"] * sum(of["us"]) for of in every)
+        record["waited_us"] = sum(of["inner"] * sum(of["waited_us"].values()) for of in every)
+        for (problem, arm, side), of in sides.items():
+            us, waited = of["us"], of["waited_us"]
+            of.clear()
+            if arm != CONTROL:
+                wall = sorted(t + waited.get(str(i), 0.0) for i, t in enumerate(us))
+                at = record["condition"], record["repeat"], problem, arm, side
+                pooled.setdefault(at, []).extend(wall)
+                clipped.append((of, wall, pooled[at]))
+    for of, wall, pool in clipped:
+        ends = sorted({m(some) for m in (median_low, median_high) for some in (wall, pool)})
         kept = [0.0, *(ends[max(bisect_right(ends, us) - 1, 0)] for us in wall)]
         of["steps_us"] = [round(b - a, 6) for a, b in pairwise(kept)]
-        of["ran_us"] = float(sum(of.pop("us")))
-        of["waited_us"] = float(sum(of["waited_us"].values()))
 
 
 def _rounded(value: Any, digits: int = DIGITS) -> Any:

@@ -109,11 +109,18 @@ def wall(side: Mapping[str, Any]) -> list[float]:
     return [us + side["waited_us"].get(str(i), 0.0) for i, us in enumerate(side["us"])]
 
 
-def in_all(side: Mapping[str, Any]) -> tuple[float, float]:
-    """Microseconds that an arm ran, and that it waited for a core."""
-    if "steps_us" in side:
-        return side["ran_us"] * side["inner"], side["waited_us"] * side["inner"]
-    return sum(side["us"]) * side["inner"], sum(side["waited_us"].values()) * side["inner"]
+def in_all(record: Mapping[str, Any]) -> tuple[float, float]:
+    """Microseconds that the arms of a block ran, and that they waited for a core."""
+    if "ran_us" in record:  # it is published
+        return record["ran_us"], record["waited_us"]
+    sides = [
+        arm[side]
+        for arms in record["arms"].values()
+        for arm in arms.values()
+        for side in ("mine", "base")
+    ]
+    ran = sum(side["inner"] * sum(side["us"]) for side in sides)
+    return ran, sum(side["inner"] * sum(side["waited_us"].values()) for side in sides)
 
 
 def compare_fails(base: Sequence[float], other: Sequence[float]) -> bool:
@@ -198,14 +205,7 @@ def _by_blocks(condition: str, complete: Sequence[Blocks], count: int) -> list[S
 
 
 def _noise(condition: str, floors: list[float], records: list[Mapping[str, Any]]) -> Noise:
-    sides = [
-        arm[side]
-        for r in records
-        for by in r["arms"].values()
-        for arm in by.values()
-        for side in ("mine", "base")
-    ]
-    ran, waited = (sum(in_all(side)[i] for side in sides) for i in (0, 1))
+    ran, waited = (sum(column) for column in zip(*map(in_all, records), strict=True))
     loads = [r[when]["load"][0] for r in records for when in ("before", "after") if r[when]["load"]]
     return Noise(
         condition,

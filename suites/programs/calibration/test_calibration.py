@@ -165,10 +165,11 @@ def test_pytest_benchmark_fails_what_is_more_than_five_per_cent_slower_on_the_wa
     assert not score.compare_fails([100.0], [50.0])
     arm = {"us": [100.0, 100.0, 100.0], "waited_us": {"0": 10.0, "2": 7.5}}
     assert score.wall(arm) == [110.0, 100.0, 107.5]
-    assert score.in_all({**arm, "inner": 2}) == (600.0, 35.0)
-    published = {"inner": 2, "steps_us": [100.1, 0.2, 0], "ran_us": 280, "waited_us": 7.5}
+    both = {"mine": {**arm, "inner": 2}, "base": {**arm, "inner": 1}}
+    assert score.in_all({"arms": {"a": {"same": both, "control": both}}}) == (1800.0, 105.0)
+    published = {"steps_us": [100.1, 0.2, 0]}
     assert score.wall(published) == [100.1, 100.3, 100.3]
-    assert score.in_all(published) == (560, 15.0)
+    assert score.in_all({"arms": {}, "ran_us": 560, "waited_us": 15.0}) == (560, 15.0)
 
 
 def test_samples_on_disk_are_short_and_hardly_rounded() -> None:
