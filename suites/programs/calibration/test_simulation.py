@@ -27,6 +27,7 @@ from suites.programs.calibration.statistics.run import (
     conditions,
     count,
     done,
+    drawn,
     run,
     score,
 )
@@ -193,4 +194,6 @@ def test_the_docs_show_the_published_draws() -> None:
     rows = score(wanted, {c.key: records[c.condition.id, c.number] for c in wanted})
     assert len(rows) == len(conditions())
     assert all(row.met for row in rows)
-    assert shown == markdown_table(HEADS, [row.cells for row in rows])
+    told = drawn(records.values())
+    assert shown == f"{markdown_table(HEADS, [row.cells for row in rows])}\n\n{told}"
+    assert told.startswith("Drawn 2026-11-22 to 2026-11-28, ")

@@ -14,6 +14,7 @@ from suites.programs.calibration.statistics.run import (
     chunks,
     conditions,
     done,
+    drawn,
     run,
     score,
 )
@@ -53,10 +54,12 @@ def main(
         with steps(out, "simulating", len(todo)) as step:
             for _ in run(todo, folder):
                 step()
-    rows = score(wanted, done(folder))
+    records = done(folder)
+    rows = score(wanted, records)
     met, cells = all(row.met for row in rows), [row.cells for row in rows]
     few = "draws" if quick else ""
-    print_judged(out, HEADS, cells, met=met, few=few, markdown=markdown)
+    told = [drawn(records[c.key] for c in wanted if c.key in records)]
+    print_judged(out, HEADS, cells, told, met=met, few=few, markdown=markdown)
     return int(not (quick or met))
 
 

@@ -17,6 +17,7 @@ from scipy.stats import binom
 from harness.records import journal, schema
 from harness.registry import harness_hash
 from harness.stats import ALPHA, power_of, replicates_needed
+from reports.core.words import days
 from suites.programs.calibration.statistics import experiments
 
 KIND = "simulation"
@@ -197,3 +198,8 @@ def score(chunks: Sequence[Chunk], records: Mapping[str, Mapping[str, Any]]) -> 
         hits, draws = (sum(int(r[name]) for r in found) for name in ("count", "draws"))
         rows.append(Row(mine[0].condition, hits, draws, sum(chunk.draws for chunk in mine)))
     return rows
+
+
+def drawn(records: Iterable[Mapping[str, Any]]) -> str:
+    """When: what statistics said later was not asked of these draws."""
+    return f"Drawn {days(records)}, each by the code of its day."
