@@ -102,7 +102,9 @@ def test_of_a_calibration_the_medians_are_published(tmp_path: Path) -> None:
         {"steps_us": [4.5, 0, 2.5]},
         {"steps_us": [7, 6, 0]},
     ]
-    assert all(one["arms"]["product-80"]["control"] == {"ratio": 1.1235, "base": {}} for one in read)
+    assert all(
+        one["arms"]["product-80"]["control"] == {"ratio": 1.1235, "base": {}} for one in read
+    )
     assert [(one["ran_us"], one["waited_us"]) for one in read] == [(88, 20), (194, 0), (156, 0)]
     assert {one["arms"]["product-80"]["same"]["ratio"] for one in read} == {1.1235}
     # What is published already stays what it is.
