@@ -88,14 +88,9 @@ TYPES: dict[str, Any] = {"one": str, "many": list[str], "pair": tuple[str, str],
 
 
 def command(options: type, run: str) -> Callable[..., None]:
-    """What typer calls for a command: it reads the options and ends with the exit code.
+    """What typer calls for a command of `COMMANDS`: it reads the options, ends with the exit code.
 
-    Parameters
-    ----------
-    options : type
-        Declared options; the docstring is the command's help.
-    run : str
-        Function from options to an exit code, ``module:function``; imported when called.
+    The function that does it is imported when it is called.
     """
 
     def call(**given: Any) -> None:
