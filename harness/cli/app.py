@@ -84,23 +84,13 @@ COMMANDS: dict[str, tuple[type, str]] = {
     "data check": (measure.DataCheckOptions, "data:run_check"),
 }
 """By name: its options, whose docstring is the help, and the function of `harness.cli` for them."""
-TYPES: dict[str, Any] = {
-    "one": str | None,
-    "many": list[str] | None,
-    "pair": tuple[str, str] | None,
-    "flag": bool,
-}
+TYPES: dict[str, Any] = {"one": str, "many": list[str], "pair": tuple[str, str], "flag": bool}
 
 
 def command(options: type, run: str) -> Callable[..., None]:
-    """What typer calls for a command: it reads the options and ends with the exit code.
+    """What typer calls for a command of `COMMANDS`: it reads the options, ends with the exit code.
 
-    Parameters
-    ----------
-    options : type
-        Declared options; the docstring is the command's help.
-    run : str
-        Function from options to an exit code, ``module:function``; imported when called.
+    The function that does it is imported when it is called.
     """
 
     def call(**given: Any) -> None:
@@ -126,22 +116,14 @@ def _tell_replaced(given: Sequence[str]) -> None:
 
 
 def _parameter(name: str, one: Option) -> inspect.Parameter:
-    annotation = list[str] if one.required and one.kind == "many" else TYPES[one.kind]
-    if one.required and one.kind == "one":
-        annotation = str
-    about: Any
-    if not one.flag:
-        about = typer.Argument(metavar=one.shown, help=one.help)
-    elif one.kind == "flag":
-        about = typer.Option(one.flag, help=one.help)
-    else:
-        about = typer.Option(one.flag, metavar=one.shown, help=one.help)
-    default = inspect.Parameter.empty if one.required else one.default
+    given = TYPES[one.kind] if one.required or one.kind == "flag" else TYPES[one.kind] | None
+    shown: dict[str, Any] = {"metavar": one.shown or None, "help": one.help}
+    about = typer.Option(one.flag, **shown) if one.flag else typer.Argument(**shown)
     return inspect.Parameter(
         name,
         inspect.Parameter.KEYWORD_ONLY,
-        default=default,
-        annotation=Annotated[annotation, about],
+        default=inspect.Parameter.empty if one.required else one.default,
+        annotation=Annotated[given, about],
     )
 
 

@@ -160,10 +160,7 @@ def _conclude(
 ) -> list[str]:
     """Final table, four sentences, what drifted, where the `seconds` of measuring went, page.
 
-    Returns
-    -------
-    list of str
-        Why verdicts are withheld, a line each.
+    Returns why verdicts are withheld, a line each.
     """
     rows, profile = session.rows(), session.profile
     out.print(ratio_table(rows, f"ratios to {profile.baseline}", out.width))

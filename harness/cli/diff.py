@@ -132,13 +132,7 @@ def _journals(base: Path, head: Path, options: DiffOptions) -> int:
 def _same_device(
     base: Path, head: Path, kind: str
 ) -> tuple[DeviceRecords, DeviceRecords, list[str]]:
-    """The newest device that both journals have times of, and what must be said of the choice.
-
-    Raises
-    ------
-    UsageError
-        If a journal holds no times, or no device is in both: naming the differing fields.
-    """
+    """The newest device that both journals have times of, and what must be said of the choice."""
     timed = []
     notes = []
     for folder in (base, head):

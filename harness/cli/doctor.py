@@ -11,7 +11,7 @@ from rich.markup import escape
 from harness.cli.output import bare_table, console, say
 from harness.doctor.checks import Diagnosis, judge
 from harness.doctor.facts import gather
-from harness.json_file import plain, write_json
+from harness.json_file import write_json
 from harness.options.measure import DoctorOptions
 
 COLOURS = {"ok": "green", "note": "yellow", "bad": "bold red"}
@@ -33,7 +33,7 @@ def run_doctor(options: DoctorOptions) -> int:
     ready = f"Ready to measure {where}." if not bad else f"Not ready: {', '.join(bad)}."
     say(out, ready, COLOURS["bad" if bad else "ok"])
     answer = {"ready": not bad, "findings": [asdict(one) for one in found]}
-    write_json(options.json_file, {**answer, "facts": plain(asdict(facts))})
+    write_json(options.json_file, {**answer, "facts": asdict(facts)})
     return int(bool(bad))
 
 

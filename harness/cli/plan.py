@@ -32,14 +32,8 @@ SUSPICIOUS = 0.1
 """Ten points of accuracy: nobody plans for a difference that shows at a glance."""
 
 
-def effect_of(amount: Amount, metric: str) -> float:
-    """A difference of a metric.
-
-    Raises
-    ------
-    UsageError
-        If it is not below 1 for an accuracy, or so large for one that it is likely to be in points.
-    """
+def _effect(amount: Amount, metric: str) -> float:
+    """A difference of a metric; refused where it is of an accuracy and likely to be in points."""
     effect, text = amount.value, amount.text
     shares = unit_of(metric) is SHARE
     if shares and effect >= 1:
@@ -109,7 +103,7 @@ def run_plan(options: PlanOptions) -> int:
         sd = options.sd.value
         if options.correlation is not None:
             sd = sd_of_differences(sd, options.correlation)
-    effect = effect_of(options.effect, metric)
+    effect = _effect(options.effect, metric)
     plan = SeedPlan(effect, sd, options.power, options.alpha, options.paired, options.comparisons)
     if plan.level < LEAST_LEVEL:
         raise UsageError(

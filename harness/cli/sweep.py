@@ -238,10 +238,7 @@ def failures(
 def command(entry: Entry, options: SweepOptions, *, again: bool) -> str:
     """The ``attnbench train`` that does one run of a sweep, for a shell.
 
-    Parameters
-    ----------
-    again : bool
-        Whether the journal holds a result, which would only be shown.
+    With `again` where the journal holds a result, which would only be shown.
     """
     run = entry.run
     words = ["attnbench", "train", str(run.model), "--task", run.task, "--seed", str(run.seed)]

@@ -93,14 +93,8 @@ def read_sentences(options: TrainOptions) -> list[str]:
     return sentences
 
 
-def attention_file(text: str, folder: Path) -> Path:
-    """Where scores go: a bare name lies beside the journal's records, a path is taken as it is.
-
-    Raises
-    ------
-    UsageError
-        If its folder is not there.
-    """
+def _attention_file(text: str, folder: Path) -> Path:
+    """Where scores go: a bare name lies beside the journal's records, a path is taken as it is."""
     path = Path(text)
     if path.name == text:
         path = folder / text
@@ -120,7 +114,7 @@ def _attention(options: TrainOptions, task: Task) -> dict[str, Any] | None:
     sentences = read_sentences(options)
     if not task.vectors:
         raise UsageError(f"--save-attention: task {task.name} has no sentences; use a text task")
-    file = attention_file(options.save_attention, options.journal)
+    file = _attention_file(options.save_attention, options.journal)
     return {"sentences": sentences, "file": str(file)}
 
 

@@ -180,16 +180,16 @@ def _content(path: Path) -> bytes:
     content = path.read_bytes()
     if path.suffix != ".xz":
         return content
-    pieces: list[bytes] = []
     decoder = lzma.LZMADecompressor()
     # One that is cut off gives what stands before, and what is added makes its last line a torn
     # one, so that it is reported; one whose own checksum is wrong gives nothing to rely on.
     try:
-        for start in range(0, len(content), 2**16):
-            pieces.append(decoder.decompress(content[start : start + 2**16]))
-    except (lzma.LZMAError, EOFError):
+        unpacked = decoder.decompress(content)
+    except lzma.LZMAError:
         return b"(altered)"
-    return b"".join(pieces) + (b"" if decoder.eof else b" (cut off)")
+    if decoder.unused_data:
+        return b"(altered)"
+    return unpacked + (b"" if decoder.eof else b" (cut off)")
 
 
 class _Lines:
@@ -254,13 +254,11 @@ def read(folder: Path) -> Journal:
         If a session was written by a newer attnbench, or the folder can't be read.
     """
     journal = Journal()
-    seen: dict[str, int] = {}
-    replaced: set[int] = set()
+    found: dict[Any, dict[str, Any]] = {}
     with _reading(folder), _uncollected():
         for path in files(folder):
-            _read_file(path, journal, seen, replaced)
-    if replaced:
-        journal.records = [r for i, r in enumerate(journal.records) if i not in replaced]
+            _read_file(path, journal, found)
+    journal.records = list(found.values())
     return journal
 
 
@@ -276,7 +274,8 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _read_file(path: Path, journal: Journal, seen: dict[str, int], replaced: set[int]) -> None:
+def _read_file(path: Path, journal: Journal, found: dict[Any, dict[str, Any]]) -> None:
+    """Add a file's sessions and warnings to the journal, its records to those found, by key."""
     session: str | None = None
     for record in _lines(path, journal.warnings):
         if record["kind"] == "session":
@@ -293,19 +292,14 @@ def _read_file(path: Path, journal: Journal, seen: dict[str, int], replaced: set
             return
         elif record["kind"] not in KINDS:
             journal.warnings.append(f"{path.name}: unknown kind {record['kind']!r}; skipped")
-        elif "key" not in record:
-            journal.records.append({**record, "session": session})
-        elif record["key"] not in seen:
-            seen[record["key"]] = len(journal.records)
-            journal.records.append({**record, "session": session})
-        elif _rank(before := journal.records[seen[record["key"]]]) < 2 and (
-            _rank(record) >= _rank(before)
-        ):
-            # Tried again after a crash, say; it stands where it was written. Of two that are ok
+        else:
+            key = record.get("key", object())  # one without a key is the same as no other
+            before = found.get(key)
+            # Tried again after a crash, say, it stands where it was written. Of two that are ok
             # (two sessions at once) the first stands.
-            replaced.add(seen[record["key"]])
-            seen[record["key"]] = len(journal.records)
-            journal.records.append({**record, "session": session})
+            if before is None or (_rank(before) < 2 and _rank(record) >= _rank(before)):
+                found.pop(key, None)
+                found[key] = {**record, "session": session}
 
 
 def newest_code(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -53,7 +53,7 @@ class Fields:
     optional: Mapping[str, Shape] = field(default_factory=dict)
 
 
-def mismatch(value: Any, shape: Shape, name: str = "") -> str:
+def mismatch(value: Any, shape: Shape, name: str) -> str:
     """What is wrong with a value, its name before it; empty if nothing is."""
     if isinstance(shape, type):
         return "" if type(value) is shape else f"{name} is no {shape.__name__}"
@@ -225,13 +225,9 @@ def fault(record: Mapping[str, Any]) -> str:
         return "kind is no str"
     if kind == "session":
         return _session_fault(record)
-    wanted = FIELDS.get(kind, _KEY)
-    for name, shape in wanted.items():
-        if (name in record or kind in FIELDS) and (why := mismatch(record.get(name), shape, name)):
-            return why
-    for name, shape in OPTIONAL.get(kind, {}).items():
-        if record.get(name) is not None and (why := mismatch(record[name], shape, name)):
-            return why
+    needed = FIELDS.get(kind, _KEY if "key" in record else {})
+    if why := _of_mapping(record, Fields(needed, OPTIONAL.get(kind, {})), ""):
+        return why
     if record.get("status") == "ok":
         for name in NEEDED_IF_OK.get(kind, ()):
             if record.get(name) is None:

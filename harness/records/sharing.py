@@ -145,13 +145,7 @@ def _refuse_other_machines(folder: Path) -> None:
 
 
 def _locked(descriptor: int, path: Path, kind: int, *place: int) -> bool:
-    """Take a lock; False if another process is in the way.
-
-    Raises
-    ------
-    UsageError
-        If the file system has no locks.
-    """
+    """Take a lock; False if another process is in the way."""
     try:
         fcntl.lockf(descriptor, kind | fcntl.LOCK_NB, *place)
     except (BlockingIOError, PermissionError):  # POSIX leaves it open which

@@ -52,18 +52,13 @@ class Friedman:
     draws: int = DRAWS  # how many; p can't be less than 1 / (draws + 1)
 
     @property
-    def at_floor(self) -> bool:
-        """Whether no draw was as extreme: p is then a bound, not a value."""
-        return self.p <= 1 / (self.draws + 1)
-
-    @property
     def said(self) -> str:
         """``chi2(4) = 14.60, p = 0.0002 by 20,000 permutations``; a p of no draw is a bound.
 
         The p beside the statistic is not that of chi-squared, and says so.
         """
         bound = 10 ** math.ceil(-math.log10(self.draws + 1))
-        p = f"p < {bound:g}" if self.at_floor else f"p = {self.p:.2g}"
+        p = f"p < {bound:g}" if self.p <= 1 / (self.draws + 1) else f"p = {self.p:.2g}"
         statistic = f"chi2({self.freedom}) = {self.statistic:.2f}"
         return f"{statistic}, {p} by {self.draws:,} permutations"
 

@@ -158,15 +158,17 @@ def test_records_of_before_there_were_checksums_are_read(tmp_path: Path) -> None
     assert journal.read(tmp_path) == before
 
 
-def test_a_packed_journal_of_which_a_byte_was_altered_is_not_used(tmp_path: Path) -> None:
+def test_a_packed_journal_of_which_a_byte_was_altered_or_added_is_not_used(tmp_path: Path) -> None:
     keys = (hashlib.sha256(bytes([i % 256, i // 256])).hexdigest() for i in range(3000))
     _written(tmp_path / "mine", *keys)
     packed = pack(tmp_path / "mine", tmp_path / "layers")
     whole = packed.read_bytes()
-    for place in (99, len(whole) // 2, len(whole) - 99):
-        packed.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
+    places = (99, len(whole) // 2, len(whole) - 99)
+    altered = [whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :] for at in places]
+    for content in (*altered, whole + b"more"):
+        packed.write_bytes(content)
         read = journal.read(tmp_path / "layers")
-        assert read.records == [], place
+        assert read.records == []
         assert read.warnings == ["layers.jsonl.xz:1: not a record (torn or foreign line); skipped"]
 
 

@@ -19,6 +19,7 @@ from reports.core.sentences import closing
 from reports.core.words import margin_text, memory_text
 from reports.pages.bench import cost
 from reports.pages.scaling.tables import cells, numbers
+from suites.support.made_up_records import peaks, timed
 from suites.support.made_up_records import reading as record
 from suites.support.made_up_records import record as made
 
@@ -51,21 +52,15 @@ def mine_of(records: list[dict[str, Any]]) -> Row:
 
 
 def sweep_records(ratio_at: dict[int, float], blocks: int = 7) -> list[dict[str, Any]]:
-    """A sweep whose drift between blocks is large and whose ratios are exact up to 1 %."""
-    rng = np.random.default_rng(0)
-    records = []
+    """A sweep whose blocks drift by a fifth and whose ratios are exact up to 1 %."""
+    seconds: dict[str, float] = {}
+    held: dict[str, list[float]] = {}
     for n, ratio in ratio_at.items():
         for phase in ("forward", "training"):
             base, mine = case_id(BASE, n, phase), case_id(MINE, n, phase)
-            control = case_id(BASE, n, phase, "+control")
-            for block in range(blocks):
-                drift = 2.0**block * n / 64
-                noise = np.exp(rng.normal(0, 0.01, 3))
-                records.append(record(base, block, drift * noise[0]))
-                records.append(record(control, block, drift * noise[1]))
-                records.append(record(mine, block, ratio * drift * noise[2]))
-            records += [margin(base), margin(mine), peak(base, 100e6), peak(mine, 150e6)]
-    return records
+            seconds |= {base: n / 64, mine: ratio * n / 64}
+            held |= {base: [100], mine: [150]}
+    return [*timed(seconds, blocks=blocks, noise=0.01), *peaks(held)]
 
 
 def test_samples_taken_in_turn_say_more_than_times_apart() -> None:
