@@ -32,7 +32,7 @@ class Crossover:
     high: float
     lengths: tuple[int, ...]
     verdicts: tuple[Verdict, ...]  # at these lengths
-    blocks: int
+    blocks: int  # at the length that has the fewest
 
     def lengths_with(self, *verdicts: Verdict) -> list[int]:
         """Lengths at which one of these verdicts was reached."""
@@ -47,7 +47,7 @@ class _Curve:
     """
 
     x: Sequence[float]
-    logs: Sequence[Sequence[float]]
+    logs: Sequence[Mapping[int, float]]  # at each measured length, by block
     floors: Sequence[float]
 
     def at(self, values: Sequence[float], place: float) -> float:
@@ -56,10 +56,18 @@ class _Curve:
 
         return math.exp(np.interp(place, range(len(values)), values))
 
+    def lines(self, place: float) -> list[float]:
+        """Log ratios there, of the blocks that have the measured lengths beside it."""
+        left, right = self.logs[math.floor(place)], self.logs[math.ceil(place)]
+        both, share = sorted(left.keys() & right.keys()), place - math.floor(place)
+        return [(1 - share) * left[block] + share * right[block] for block in both]
+
     def says(self, place: float) -> Verdict:
         """Verdict on the curve there, by the same rule as at a measured length."""
-        ratios = [self.at(line, place) for line in self.logs]
-        return verdict(ratio_interval(ratios), self.at(self.floors, place))
+        lines = self.lines(place)
+        if not lines:
+            return "undecided"
+        return verdict(ratio_interval([*map(math.exp, lines)]), self.at(self.floors, place))
 
     def edge(self, inside: float, outside: float) -> float:
         """Length where the verdict of one place ends on the way to another."""
@@ -86,7 +94,7 @@ def crossover(ratios: Mapping[int, Mapping[int, float]], floors: Mapping[int, fl
     Parameters
     ----------
     ratios : mapping of length to (mapping of block to ratio)
-        Blocks that lack a length are left out.
+        Between two lengths those blocks count that have both.
     floors : mapping of length to float
         Noise floors, at least 1; infinite where unknown: nothing is claimed there.
 
@@ -98,14 +106,9 @@ def crossover(ratios: Mapping[int, Mapping[int, float]], floors: Mapping[int, fl
     lengths = tuple(sorted(ratios))
     if len(lengths) < 2:
         raise ValueError(f"given {len(lengths)} length(s); expected a sweep over two or more")
-    verdicts: tuple[Verdict, ...] = tuple("undecided" for _ in lengths)
-    common = sorted(set.intersection(*(set(blocks) for blocks in ratios.values())))
-    if len(common) < 2:
-        nan = math.nan
-        return Crossover("undecided", nan, nan, nan, lengths, verdicts, len(common))
     curve = _Curve(
         [math.log(n) for n in lengths],
-        [[math.log(ratios[n][b]) for n in lengths] for b in common],
+        [{b: math.log(ratio) for b, ratio in ratios[n].items()} for n in lengths],
         [math.log(floors[n]) for n in lengths],
     )
     verdicts = tuple(curve.says(place) for place in range(len(lengths)))
@@ -113,7 +116,7 @@ def crossover(ratios: Mapping[int, Mapping[int, float]], floors: Mapping[int, fl
     answer = _answer(verdicts)
     if answer == "from":
         at, low, high = _cross(curve, verdicts)
-    return Crossover(answer, at, low, high, lengths, verdicts, len(common))
+    return Crossover(answer, at, low, high, lengths, verdicts, min(map(len, curve.logs)))
 
 
 def _answer(verdicts: Sequence[Verdict]) -> Answer:
@@ -136,7 +139,7 @@ def _cross(curve: _Curve, verdicts: Sequence[Verdict]) -> tuple[float, float, fl
     high = curve.edge(start, start - 1)
     slower = [i for i, v in enumerate(verdicts) if v == "slower"]
     low = curve.edge(slower[-1], slower[-1] + 1) if slower else 0.0
-    means = [math.fsum(logs) / len(curve.logs) for logs in zip(*curve.logs, strict=True)]
+    means = [math.fsum(logs.values()) / len(logs) for logs in curve.logs]
     for place in reversed(range(start)):
         left, right = means[place], means[place + 1]
         if left >= 0 > right:

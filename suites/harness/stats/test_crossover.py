@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from harness.stats import Crossover, crossover
+from harness.stats import Crossover, crossover, ratio_interval, verdict
 from reports.core.crossovers import crossover_sentence, crossovers, short_crossover
 from suites.harness.records.test_ratios import BASE, MINE, SIZE, rows_of, sweep_records
 
@@ -112,11 +112,20 @@ def test_one_block_decides_nothing_and_one_length_is_no_sweep() -> None:
         crossover({64: {0: 1.0, 1: 1.0}}, {64: 1.0})
 
 
-def test_a_block_that_lacks_a_length_is_left_out() -> None:
-    ratios = {16: {0: 2.0, 1: 2.0, 2: 2.0}, 64: {0: 0.5, 1: 0.5, 2: 0.5, 3: 90.0}}
-    found = crossover(ratios, {16: 1.0, 64: 1.0})
-    assert found.blocks == 3
-    assert found.at == pytest.approx(32)
+def test_a_block_that_lacks_a_length_counts_at_the_others() -> None:
+    """Verdicts are those of each length by itself; between two those count that have both."""
+    wide = {0: 2.6, 1: 1.1, 2: 2.0, 3: 2.0, 4: 2.0, 5: 2.0}
+    ratios = {16: wide, 64: {0: 0.4, 1: 0.38}, 256: dict.fromkeys(range(6), 0.3)}
+    found = crossover(ratios, dict.fromkeys(ratios, 1.0))
+    each = tuple(verdict(ratio_interval([*by.values()]), 1.0) for by in ratios.values())
+    assert found.verdicts == each == ("slower", "faster", "faster")
+    assert verdict(ratio_interval([2.6, 1.1]), 1.0) == "undecided"
+    assert found.blocks == 2
+    left, right = (np.mean(np.log([*ratios[n].values()])) for n in (16, 64))
+    assert found.at == pytest.approx(16 * 4 ** (left / (left - right)))
+    apart = crossover({16: {0: 2.0, 1: 2.0}, 64: {2: 0.5, 3: 0.5}}, {16: 1.0, 64: 1.0})
+    assert (apart.answer, apart.low, apart.high) == ("from", pytest.approx(16), pytest.approx(64))
+    assert apart.at == pytest.approx(32), "no block has both"
 
 
 def say(ratio_at: dict[int, float]) -> str:
