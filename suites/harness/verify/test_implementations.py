@@ -129,6 +129,16 @@ def test_a_librarys_fast_float32_is_judged_as_that_where_it_is_declared_alone() 
     assert budget(0.0, "f32") < 5.8e-6 < budget(0.0, "fast32") < budget(0.0, "tf32"), "cuDNN's"
 
 
+@pytest.mark.parametrize("gradient", ["", "x"])
+def test_values_or_gradients_that_nobody_compared_are_no_verdict(
+    gradient: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = [Deviation("one", 0.0, 1.0, gradient)]
+    monkeypatch.setattr(check_module, "check_drawn", lambda *_, **__: alone)
+    with pytest.raises(AssertionError, match="may go without a comparison"):
+        check("multi_head.sdpa", "f32", "cpu")
+
+
 def test_what_is_judged_as_another_arithmetic_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     real = check_module.compare

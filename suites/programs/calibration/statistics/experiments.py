@@ -27,8 +27,10 @@ from harness.stats import (
     judged_p,
     mcnemar,
     paired_spread,
+    summed_p,
     ties,
 )
+from harness.stats.sums import ORDERS, SUMMED
 
 Generator = np.random.Generator
 Values = list[float]
@@ -350,3 +352,41 @@ def one_pair_of_degrees(rng: Generator, **sizes: Any) -> bool:
     """One run of each model, degrees: the bootstrapped p of both correlations below alpha."""
     said, truth = _degrees(rng, seeds=1, by_seed=0, **sizes)
     return correlation_p([(said[0, 0], said[1, 0])], truth)[0] < ALPHA
+
+
+def _counted(
+    rng: Generator, metric: str, examples: int, effect: float = 0.0, **sizes: Any
+) -> np.ndarray:
+    """What a metric counts in sentences of four words and more, [2, seeds, examples, counts].
+
+    A word is right by a chance that leans as `_said`, and so is an n-gram, if all of it is; of the
+    true spans, one a sentence on average, those are right that are, and some others are said.
+    """
+    said, _ = _said(rng, examples=examples, **sizes)
+    said[0] += effect
+    chance = 1 / (1 + np.exp(-1 - said))
+    words = 4 + rng.poisson(12, examples)
+    if metric == "tag_accuracy":
+        own = [rng.binomial(words, chance), words]
+    elif metric == "span_f1":
+        true = rng.poisson(1.0, examples)
+        right = rng.binomial(true, chance)
+        own = [right, right + rng.poisson(0.5 * (1 - chance)), true]
+    else:
+        grams = [words - order for order in range(ORDERS)]
+        matches = [rng.binomial(n, chance**order) for order, n in enumerate(grams, 1)]
+        own = [words, words, *matches, *grams]
+    before = [np.zeros(examples)] * SUMMED[metric].first
+    return np.stack(np.broadcast_arrays(*before, *own, chance)[:-1], axis=-1)
+
+
+def summed_over_examples(rng: Generator, metric: str, **sizes: Any) -> bool:
+    """A metric of sums, over seeds and test examples: p below alpha."""
+    parts = [[SUMMED[metric].parts(run) for run in side] for side in _counted(rng, metric, **sizes)]
+    return crossed(np.subtract(*np.array(parts))).p < ALPHA
+
+
+def one_pair_of_counts(rng: Generator, metric: str, **sizes: Any) -> bool:
+    """One run of each model, a metric of sums: its bootstrapped p below alpha."""
+    first, second = _counted(rng, metric, seeds=1, by_seed=0, **sizes)[:, 0]
+    return summed_p(metric, [(first, second)])[0] < ALPHA
