@@ -196,4 +196,4 @@ def test_the_docs_show_the_published_draws() -> None:
     assert all(row.met for row in rows)
     told = drawn(records.values())
     assert shown == f"{markdown_table(HEADS, [row.cells for row in rows])}\n\n{told}"
-    assert told.startswith("Drawn 2026-11-22 to 2026-11-28, ")
+    assert told.startswith("Drawn 2026-11-22 to 2026-11-30, ")

@@ -331,7 +331,9 @@ def test_an_average_is_exploratory_where_one_of_its_own_runs_was_early() -> None
     seen = [
         {**r, **early} if (r.get("model"), r.get("task")) == (MS, TASKS[0]) else r for r in WHOLE
     ]
-    assert over("multi_scale_transformer", "multi_head", seen).said == "reproduced (exploratory)"
+    own = over("multi_scale_transformer", "multi_head", seen)
+    assert own.said == "reproduced (exploratory)"
+    assert "of its family exploratory" not in own.reason
     other = over("bi_lstm", "multi_head", seen)
     assert not other.reason.startswith("exploratory")
     assert f"; of its family exploratory: {MS} on " in other.reason

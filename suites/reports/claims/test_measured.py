@@ -165,6 +165,7 @@ def test_shares_of_what_is_selected() -> None:
     v = judged("selected_shares", records, **where)
     assert v.verdict == "reproduced"
     assert v.value == pytest.approx(17.5)
+    assert "detectable" not in v.reason
     wider = list(trained("resan.gathered", SEEDS, selected=(0.6, 0.4), width=600))
     for both in ([*records, *wider], [*wider, *records]):  # by one recipe, the common one
         v = judged("selected_shares", both, **where)

@@ -193,7 +193,8 @@ def test_a_large_gap_that_no_measured_cause_fills_is_told(wider: float, left: bo
     """3.3 points, of which longer vectors gave none, one, or two."""
     far = trained("mtsa.fused", PAPER, mean=0.92)
     more = trained("mtsa.fused", PAPER, mean=wider, vectors="glove_300d")
-    tasks = tasks_by_recipe([*far, *more])
+    less = trained("mtsa.fused", PAPER, mean=0.88, vectors="few_10d")  # it has more than these
+    tasks = tasks_by_recipe([*far, *more, *less])
     short = [one for one in printed.beside(tasks) if one.model.mean == pytest.approx(0.92)]
     said = causes.unexplained(short, causes.over([tasks]))
     assert [one.rpartition("explained: ")[2] for one in said] == (
