@@ -64,7 +64,8 @@ def train(
         return {"diverged": "the loss is nan in epoch 1", "epochs": []}
     time.sleep(float(vectors))
     (Path(directory) / f"{place}.ended").touch()
-    return {**RESULT, "test": {"accuracy": seed / 100}, "pid": os.getpid(), "on": node}
+    own = {"test": {"accuracy": seed / 100}, "epochs": [], "seconds": 0.0}
+    return {**RESULT, **own, "pid": os.getpid(), "on": node}
 
 
 @contextmanager

@@ -182,8 +182,8 @@ def test_runs_without_predictions_can_not_be_told() -> None:
     del kept[f"{A} trec 2"]
     found = compared(kept, design(6), records).examples
     assert found.lines == (
-        "without test examples that stand in the training set: can't be told, 1 of 12 runs kept "
-        "no predictions",
+        "without test examples that stand in the training set: can't be told, 1 of 12 runs are "
+        "without predictions",
     )
     assert (found.verdict, found.crossed, found.warnings) == ("", None, ())
 
