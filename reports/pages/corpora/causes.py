@@ -222,8 +222,8 @@ def unexplained(
         "nothing that is known to differ (in parentheses) was measured for that model: "
     )
     still = (
-        "As far below it with all that what was measured (in parentheses) gave, so that the gap is "
-        "not explained: "
+        "Not explained, since so far below it even with all that the measured differences (in "
+        "parentheses) gave: "
     )
     return [
         f"{head}{'; '.join(some)}."

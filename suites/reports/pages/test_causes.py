@@ -197,7 +197,7 @@ def test_a_large_gap_that_no_measured_cause_fills_is_told(wider: float, left: bo
     tasks = tasks_by_recipe([*far, *more, *less])
     short = [one for one in printed.beside(tasks) if one.model.mean == pytest.approx(0.92)]
     said = causes.unexplained(short, causes.over([tasks]))
-    assert [one.rpartition("explained: ")[2] for one in said] == (
+    assert [one.rpartition(" gave: ")[2] for one in said] == (
         ["trec, paper, mtsa.fused -3.3 (vectors)."] if left else []
     )
 
