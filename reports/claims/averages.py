@@ -87,12 +87,12 @@ def _declared(
         ),
         judged_in(family),
     ]
+    late = _late(family, row.model)
     others = [f"{c.first} on {c.task}" for c in family.comparisons if c.exploratory]
-    if others and not _late(family, row.model):
+    if others and not late:
         said.append(f"of its family exploratory: {', '.join(others)}")
     answer: Answer | None = None if decided(claim, row.verdict) else "undecided"
-    late = f"{EXPLORATORY}: " * _late(family, row.model)
-    told = f"{late}{'; '.join(said)}."
+    told = f"{f'{EXPLORATORY}: ' * late}{'; '.join(said)}."
     return of_difference(d, sign * unit.scale, told, keys_of(runs), answer)
 
 

@@ -68,6 +68,7 @@ QUERIES: Mapping[str, Callable[[Claim, DeviceFrames], Evidence]] = {
 KINDS = (*SHOWN, "exact")
 """Records of which a device must have some."""
 NO_DEVICE = DeviceRecords("", {"device": "cpu"}, (), ())
+"""Without records: by it each claim says what would make some."""
 SAME_CLASS, OTHER_CLASS = "same class", "another class"
 PAGES = {"exact": "claims", "audit": "audit", "measured": "scaling"}
 """Page of a claim that names none, by its kind."""

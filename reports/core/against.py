@@ -202,10 +202,10 @@ def better_forms(
     """
     for family in every:
         for asked in family.comparisons:
-            c = asked if asked.second == model else _turned(asked)
-            fits = c.second == model and c.task in tasks and _is_form(c.first, model)
-            if fits and _ended_better(c):
-                yield family, c
+            if asked.task in tasks and model in (asked.first, asked.second):
+                c = asked if asked.second == model else _turned(asked)
+                if _is_form(c.first, model) and _ended_better(c):
+                    yield family, c
 
 
 def _turned(c: Comparison) -> Comparison:

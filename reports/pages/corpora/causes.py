@@ -209,7 +209,8 @@ def unexplained(
         if not asked or one.gap >= far:
             continue
         said = f"{m.task}, {m.recipe}, {m.model} {one.gap:+.{one.printed.digits}f}"
-        measured = [both for both in of_model.get((m.task, m.model), ()) if both[0] in one.known]
+        tried = of_model.get((m.task, m.model), ())
+        measured = [(cause, pair) for cause, pair in tried if cause in one.known]
         if not measured:
             names = [CALLED.get(name, name) for name in one.known]
             names += [FORM] * any(True for _ in better_forms(m.model, [m.task], every))
@@ -225,11 +226,8 @@ def unexplained(
         "Not explained, since so far below it even with all that the measured differences (in "
         "parentheses) gave: "
     )
-    return [
-        f"{head}{'; '.join(some)}."
-        for head, some in ((what, unmeasured), (still, remaining))
-        if some
-    ]
+    both = ((what, unmeasured), (still, remaining))
+    return [f"{text}{'; '.join(some)}." for text, some in both if some]
 
 
 def _given(m: ModelRuns, pairs: Iterable[Against]) -> float:

@@ -9,6 +9,7 @@ from typing import Any
 from harness.errors import UsageError
 from harness.profile import load_profile
 from harness.records import schema
+from harness.records.published import CONTROL
 
 CONDITIONS = ("idle", "busy")
 """Nothing else runs, as far as we know; one core kept busy by a process of our own."""
@@ -36,7 +37,6 @@ class Arm:
 
 
 BASE_CALLS = 20
-CONTROL = "control"
 ARMS = (
     Arm(CONTROL, 20),
     Arm("same", 20),

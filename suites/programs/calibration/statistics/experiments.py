@@ -377,7 +377,8 @@ def _counted(
         matches = [rng.binomial(n, chance**order) for order, n in enumerate(grams, 1)]
         own = [words, words, *matches, *grams]
     before = [np.zeros(examples)] * SUMMED[metric].first
-    return np.stack(np.broadcast_arrays(*before, *own, chance)[:-1], axis=-1)
+    columns = (np.broadcast_to(column, chance.shape) for column in (*before, *own))
+    return np.stack(list(columns), axis=-1)
 
 
 def summed_over_examples(rng: Generator, metric: str, **sizes: Any) -> bool:
