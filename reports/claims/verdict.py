@@ -199,10 +199,14 @@ class Verdict(Evidence):
         return f"{self.verdict} ({', '.join(filter(None, more))})" if any(more) else self.verdict
 
     @property
+    def settled(self) -> bool:
+        """Whether it says that the claim holds or that it does not."""
+        return self.verdict in ("reproduced", "not reproduced")
+
+    @property
     def exploratory(self) -> bool:
         """Whether it is settled by what was declared after its runs, or nowhere."""
-        settled = self.verdict in ("reproduced", "not reproduced")
-        return settled and self.reason.startswith(f"{EXPLORATORY}: ")
+        return self.settled and self.reason.startswith(f"{EXPLORATORY}: ")
 
     @property
     def id(self) -> str:

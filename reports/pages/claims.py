@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -168,46 +169,68 @@ class Ledger(SourcePage):
         return self.place.lines("records", (json.dumps(r) for r in found.values()))
 
     def _table(self, name: str, verdicts: Sequence[Verdict]) -> Shown:
-        several = len(self.titles) > 1
-        places = [made_on(v, self.source) if several else "" for v in verdicts]
-        shown = [
-            _row(v, on, self._records, self.titles.get(v.told_on, ""))
-            for v, on in zip(verdicts, places, strict=True)
+        """A row for each claim, and beneath what several share of how they were measured."""
+        each: dict[str, list[Verdict]] = {}
+        for v in verdicts:
+            each.setdefault(v.id, []).append(v)
+        setups = Counter(some[0].claim.setup for some in each.values() if not some[0].steps)
+        shared = [setup for setup, claims in setups.items() if setup and claims > 1]
+        shown = [self._row(sorted(some, key=_deciding), shared) for some in each.values()]
+        numbers = (_flat(v, self.titles) for v in verdicts)
+        told = [f"Setup {at}. {setup}" for at, setup in enumerate(shared, 1)]
+        return together(self.place.table(name, numbers, shown, WORDS), says(told))
+
+    def _row(self, verdicts: Sequence[Verdict], shared: Sequence[str]) -> dict[str, str]:
+        """What was found of one claim; of several machines the first is the row's own."""
+        v, *others = verdicts
+        where = made_on(v, self.source) if len(self.titles) > 1 else ""
+        why = v.reason + f" ({where})" * bool(where) + (f" {v.claim.note}" if v.claim.note else "")
+        links = []
+        if v.steps:
+            links.append(("arithmetic", f"#{v.id}"))
+        elif v.page and v.verdict != "not testable here":
+            links.append(("page", v.page))
+        if keys := [key for one in verdicts for key in one.keys]:
+            if self._records:
+                links.append(("records", self._records))
+            named = " ".join(keys[:SHOWN_KEYS])
+            more = f" and {len(keys) - SHOWN_KEYS} more" if len(keys) > SHOWN_KEYS else ""
+            links.append((f"records {named}{more}", ""))
+        elsewhere = [
+            f"{made_on(one, self.source)}: {', '.join(filter(None, (one.said, one.measured)))}. "
+            f"{one.reason}"
+            for one in others
         ]
-        return self.place.table(name, (_flat(v, self.titles) for v in verdicts), shown, WORDS)
+        # What was asked, and of what: a verdict means nothing without.
+        setup = "" if v.steps else v.claim.setup
+        asked = [
+            f"Setup {shared.index(setup) + 1}." if setup in shared else setup,
+            f"Wanted: {v.wanted}." if v.wanted else "",
+        ]
+        notes = [*elsewhere, " ".join(filter(None, asked))]
+        lacking = v.verdict == "not testable here"
+        verdict = f"{v.verdict} ({EXPLORATORY})" if v.exploratory else v.verdict
+        unlike = {one.said for one in others if one.settled and one.verdict != v.verdict}
+        return {
+            "verdict": Cell.of(
+                f"{v.verdict}: {v.said}" if lacking else verdict,
+                strong=True,
+                notes=tuple(f"elsewhere {said}" for said in sorted(unlike)),
+            ),
+            "kind": v.claim.sort,
+            "claim": Cell.of(f"{v.claim.statement} ({v.claim.place})", hint=v.claim.line),
+            "published": v.published,
+            "found": v.measured,
+            "direction": v.direction,
+            "hardware": v.hardware,
+            "whose": whose_text(v.claim) or "the paper's",
+            "why": Cell.of(why, notes=tuple(filter(None, notes)), links=tuple(links)),
+        }
 
 
-def _row(v: Verdict, where: str, records: str, told_on: str) -> dict[str, str]:
-    why = v.reason + f" ({where})" * bool(where) + (f" {v.claim.note}" if v.claim.note else "")
-    claim = f"{v.claim.statement} ({v.claim.place})"
-    links = []
-    if v.steps:
-        links.append(("arithmetic", f"#{v.id}"))
-    elif v.page and v.verdict != "not testable here":
-        links.append(("page", v.page))
-    if v.keys and records:
-        links.append(("records", records))
-    if v.keys:
-        named = " ".join(v.keys[:SHOWN_KEYS])
-        more = f" and {len(v.keys) - SHOWN_KEYS} more" if len(v.keys) > SHOWN_KEYS else ""
-        links.append((f"records {named}{more}", ""))
-    # What was asked, and of what: a verdict means nothing without.
-    wanted = f"Wanted: {v.wanted}." if v.wanted else ""
-    asked = " ".join(filter(None, [v.claim.setup if not v.steps else "", wanted]))
-    lacking = v.verdict == "not testable here"
-    verdict = f"{v.verdict} ({EXPLORATORY})" if v.exploratory else v.verdict
-    return {
-        "verdict": Cell.of(f"{v.verdict}: {v.said}" if lacking else verdict, strong=True),
-        "kind": v.claim.sort,
-        "claim": Cell.of(claim, hint=v.claim.line),
-        "published": v.published,
-        "found": v.measured,
-        "direction": v.direction,
-        "hardware": v.hardware,
-        "whose": whose_text(v.claim)
-        or (f"the paper's; counted on {told_on}" if told_on else "the paper's"),
-        "why": Cell.of(why, notes=(asked,) if asked else (), links=tuple(links)),
-    }
+def _deciding(v: Verdict) -> tuple[bool, bool, int]:
+    """Of one claim on several machines first the one that counts, is decided, has most records."""
+    return bool(v.told_on), not v.settled, -len(v.keys)
 
 
 def _conclusion(v: Verdict) -> str:
