@@ -63,7 +63,8 @@ def welch_test(asked: Asked) -> Evidence:
         list(tests), [t.p for t in tests.values()], list(tests).index(column)
     )
     half = rounding_of(asked.table, column)
-    rounded = [p_words(end) for end in p_by_rounding(first, second, half)]
+    ends = p_by_rounding(first, second, half)
+    rounded = [p_words(end) for end in ends]
     steps = (
         f"{_summary(first, digits)} - {_summary(second, digits)} = {test.difference:+.{digits}f}",
         f"standard error sqrt({first.sd:g}^2 / {first.count} + {second.sd:g}^2 / {second.count}) = "
@@ -81,6 +82,10 @@ def welch_test(asked: Asked) -> Evidence:
         f"{_worse(p['first'], advantage)} (Welch{unfit})."
     )
     answer = by_p(advantage, adjusted)
+    # Holm's factor for the p as printed is that for one which rounding allows, too.
+    if answer != "undecided" and ends[1] * (adjusted / test.p if test.p else 1.0) >= ALPHA:
+        answer = "undecided"
+        said += f" Rounding of what is printed allows a p of {rounded[0]} to {rounded[1]}."
     return Evidence(test.difference, test.low, test.high, said, steps=steps, answer=answer)
 
 

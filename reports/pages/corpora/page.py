@@ -343,8 +343,8 @@ def beside(pages: Sequence[Corpora], place: Output) -> Shown:
             "optimiser as in the recipe called paper. By the recipes paper and released models "
             "differ from each other as the papers' do, but for dropout, which was tuned for each "
             "model there and is printed of none: here all have MTSA's. Where the test set chose "
-            "the epoch, as in those papers, the same runs by dev's epoch stand behind the gap: "
-            "what is lost is no merit of a model. Unseen: the mean without test examples that "
+            "the epoch, as in the released programs, the same runs by dev's epoch stand behind the "
+            "gap: what is lost is no merit of a model. Unseen: the mean without test examples that "
             "stand in the training set, where there are some and predictions are here."
         ),
         causes.section(machines, found, pages[0].source.conclusions, place),

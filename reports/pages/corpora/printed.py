@@ -32,8 +32,8 @@ BY_TEST = sorted(
 )
 CAPTION = (
     "What models reach on the test sets, with 95 % t-intervals, and what papers print for them. "
-    f"By the recipes paper and released it is the {BEST_ON_TEST} where it is in the papers: on "
-    f"{', '.join(BY_TEST)}."
+    f"By the recipes paper and released it is the {BEST_ON_TEST} where the released programs do "
+    f"so: on {', '.join(BY_TEST)}."
 )
 COMPONENTS = re.compile(r"(\d+)d(?![a-z0-9])")
 """In the name of a table of word vectors: ``top10k_100d_int8``."""

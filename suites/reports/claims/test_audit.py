@@ -129,6 +129,15 @@ def test_holm_decides_where_several_are_claimed() -> None:
     assert "after Holm over 3" in together.reason
 
 
+def test_what_rounding_leaves_open_is_undecided() -> None:
+    """By the numbers as printed p is .045; a little less of a and it is no more below .05."""
+    table = one_table(a="81.5(1.0)", b="80.0(1.0)")
+    found = made_up("welch", table, table="t", column="c", first="a", second="b")
+    assert first_p(found.reason) < 0.05
+    assert found.answer == "undecided"
+    assert "Rounding of what is printed allows a p of " in found.reason
+
+
 def test_an_average_within_rounding_is_right() -> None:
     table = one_table(a="1.00", b="2.01", average="1.50")  # 1.505 prints as either
     assert made_up("average", table, table="t", column="c").answer == "reproduced"
