@@ -289,9 +289,11 @@ def gaps(found: Sequence[Beside]) -> str:
     said = []
     for (task, recipe), models in sorted(by.items()):
         some = [*models.values()]
-        mean, digits = statistics.fmean(b.gap for b in some), some[0].printed.digits
-        unit = some[0].model.unit.of_differences
+        each, digits = [b.gap for b in some], some[0].printed.digits
+        mean, unit = statistics.fmean(each), some[0].model.unit.of_differences
         count = f"{len(some)} model{'s' * (len(some) > 1)}"
+        if len(some) > 1:  # one above what is printed makes up for another below it
+            count += f", {min(each):+.{digits}f} to {max(each):+.{digits}f}"
         said.append(f"{task} {mean:+.{digits}f}{unit} ({recipe}; {count})")
     forms = "of several forms of one by the most often trained, then by the program's"
     whole = f"Here less printed, mean over the models, {forms}: {', '.join(said)}." if said else ""

@@ -253,7 +253,7 @@ def test_the_mean_gap_counts_a_model_once_for_each_recipe() -> None:
     older = trained("mtsa.fused", replace(trec.recipe, epochs=99), mean=0.5)
     other = trained("multi_head.sdpa", trec.recipe, mean=0.934)
     said = printed.gaps(shown(trained("mtsa.fused", trec.recipe, mean=0.933), other, older))
-    assert said == f"{MEAN}: trec -1.0 points (common; 2 models)."
+    assert said == f"{MEAN}: trec -1.0 points (common; 2 models, -2.0 to -0.0)."
     ours = trained("mtsa_released.fused", trec.recipe, mean=0.943)
     text = trained("mtsa.fused", trec.recipe, mean=0.5)
     assert printed.gaps(shown(text, ours)) == f"{MEAN}: trec -1.0 points (common; 1 model)."
@@ -302,7 +302,7 @@ def test_texts_without_a_key_are_a_cause_and_their_gap_is_not_the_others() -> No
     assert [row["known to differ"].startswith(cause) for row in rows] == [True, False, False]
     assert [row.get("texts_without_key") for row in flat] == [3381 / 10603, None, None]
     assert printed.gaps(found) == (
-        f"{MEAN}: mpqa -2.5 points (common; 2 models). Left out, "
+        f"{MEAN}: mpqa -2.5 points (common; 2 models, -3.0 to -2.0). Left out, "
         "as texts of one word have no key under strict masks: mtsa.fused on mpqa (common)."
     )
     assert printed.gaps(shown(of(MTSA, 0.788))).startswith("Left out")
