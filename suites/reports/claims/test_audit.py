@@ -136,6 +136,18 @@ def test_what_rounding_leaves_open_is_undecided() -> None:
     assert first_p(found.reason) < 0.05
     assert found.answer == "undecided"
     assert "Rounding of what is printed allows a p of " in found.reason
+    several = one_table(a="82.0(1.0)", b="80.0(1.0)")
+    t = several["t"]
+    t["columns"] = ["c", "d", "e"]
+    for row in t["rows"]:
+        row["cells"] += ["50.0(9.0)", "50.0(9.0)"]
+    t["replicates"] |= {"d": 5, "e": 5}
+    alone = made_up("welch", several, table="t", column="c", first="a", second="b")
+    family = {"c": "b", "d": "b", "e": "b"}
+    together = made_up("welch", several, table="t", column="c", first="a", family=family)
+    assert alone.answer == "reproduced"
+    assert together.answer == "undecided"
+    assert ".040 after Holm over 3" in together.reason
 
 
 def test_an_average_within_rounding_is_right() -> None:

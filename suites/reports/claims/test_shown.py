@@ -301,6 +301,7 @@ def test_how_several_claims_were_measured_is_said_once(page: tuple[Ledger, Path]
     number = said.partition(". ")[0]
     rows = [line for line in plain.splitlines() if f"<br>{number}. " in line]
     assert len(rows) == sum(c.setup == setup for c in load_claims())
+    assert any("MTSA needs 1.2x the memory" in row for row in rows)
 
 
 def test_ticks_of_many_octaves_do_not_overlap(page: tuple[Ledger, Path]) -> None:
