@@ -11,6 +11,7 @@ from harness.experiments.conclusion import Comparison
 from harness.experiments.model import form_of
 from harness.experiments.preregistration import design_file
 from harness.profile import load_profile
+from harness.train.task import tasks
 from reports.core import sizes
 from reports.core.forest import Line, Panel, forests
 from reports.core.page import Shown, footed, table
@@ -35,6 +36,11 @@ TIES = "What can't be told apart over corpora"
 
 PRINTED = "Printed accuracies beside measured ones"
 TRIED = "Recipes that were tried for the common one"
+TOLD = (
+    *("width", "heads", "dropout", "rate", "weight_decay", "clip", "batch", "warmup"),
+    *("epochs", "patience"),
+)
+"""Of a recipe, whose other values stand in ``attnbench list --json``."""
 FIRST = (PRINTED, TRIED)
 """Beside what was declared; all else has a page of its own."""
 
@@ -57,6 +63,19 @@ def sections(source: Source) -> list[tuple[str, str]]:
                 said = filter(None, [f"### {page.device.title}", elsewhere, body])
                 found.setdefault(title, []).append("\n\n".join(said))
     return [(title, "\n\n".join(each)) for title, each in found.items()]
+
+
+def recipes() -> str:
+    """What the recipes of every task say by which their names are explained, a row each."""
+    rows = []
+    for name, task in tasks().items():
+        known = {"common": task.recipe, **{of: one.usual for of, one in task.recipes.items()}}
+        for called, recipe in known.items():
+            values = recipe.as_dict()
+            rows.append(
+                {"task": name, "recipe": called} | {key: f"{values[key]:g}" for key in TOLD}
+            )
+    return text_of(table(rows, (0, 1)))
 
 
 def _pages(source: Source) -> list[Corpora]:

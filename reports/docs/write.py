@@ -70,6 +70,7 @@ def values_of(source: Source, timed: Sequence[Found], plans: Path) -> dict[str, 
         "not_run": declared.not_run(source, plans),
         "reached": reached.table(source),
         "trained": training.sections(source),
+        "recipes": training.recipes(),
         "score": score_by_machine(claims.verdicts, source),
         "papers": [
             (paper["paper"], text_of(claims.of_paper(name)))
