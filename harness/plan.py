@@ -87,6 +87,7 @@ def _chosen(registry: Registry, selection: Selection) -> list[tuple[str, int | N
     Options stay behind the name: ``disa.chunked[direction=forward]``.
     """
     asked = [_split(text) for text in selection.only or registry.given_names]
+    registry.refuse_unnamed([name for name, _ in asked])
     for name, heads in asked:
         if heads and selection.heads:
             raise UsageError(f"--heads: given {selection.heads} beside {name}@{heads}; give one")

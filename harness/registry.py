@@ -14,7 +14,7 @@ import inspect
 import pkgutil
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -177,6 +177,21 @@ class Registry:
     def flags(self) -> str:
         """What a command needs to know the same mechanisms, with a space before it."""
         return "".join(f" --with {dotted}" for dotted in self.extra)
+
+    def refuse_unnamed(self, names: Sequence[str]) -> None:
+        """Nothing is asked of what ``--with`` gives if these name others alone.
+
+        Raises
+        ------
+        UsageError
+            If there are names, and none is of a mechanism that was given.
+        """
+        own = self.given_names
+        if own and names and not {*own} & {re.split(r"[.@[]", n)[0] for n in names}:
+            raise UsageError(
+                f"--with gives {', '.join(own)}, and {', '.join(names)} names none of it; name it "
+                "too, or leave --with out"
+            )
 
     def mechanism(self, name: str) -> Mechanism:
         """Return the mechanism of that name.

@@ -159,6 +159,7 @@ def verify_oracles(options: VerifyOptions) -> int:
     determinism: what the journal knows is not done again.
     """
     registry, folder, out = Registry(options.given), options.journal, console()
+    registry.refuse_unnamed(options.names)
     fingerprint = device_fingerprint(options.device)
     named = options.names or (() if options.large else registry.given_names)
     pairs = registry.select(named or list(registry.mechanisms))
@@ -311,6 +312,7 @@ def verify_stress(options: VerifyOptions) -> int:
     An error beyond its budget is a finding here, not a failure: that is what is looked for.
     """
     registry, folder, out = Registry(options.given), options.journal, console()
+    registry.refuse_unnamed(options.names)
     fingerprint = device_fingerprint(options.device)
     found = [registry.find(name) for name in options.names or [*registry.given_names, *STRESSED]]
     wanted = [

@@ -187,6 +187,7 @@ def read_models(options: CompareOptions, registry: Registry) -> list[Model]:
             f"given {len(names)} models; expected two, e.g. compare mtsa multi_head, or all "
             f"against one: --baseline {names[-1]}"
         )
+    registry.refuse_unnamed(names)
     models = [parse_model(name, registry) for name in names]
     meant = [meaning(model, registry, tokens) for model in models[:-1]]
     if len(set(meant)) < len(meant):

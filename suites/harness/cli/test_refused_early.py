@@ -64,6 +64,16 @@ train multi_head --task trec --look --again
     --again: a look trains if it must and keeps no scores; leave one out
 compare --with harness.cli:run --with harness.json_file:write_json
     --with gives run, write_json; name two of them to compare, or all against one: --baseline mult
+compare --with harness.cli:run mtsa multi_head
+    --with gives run, and mtsa, multi_head names none of it; name it too, or leave --with out
+compare --with harness.cli:run mtsa --baseline multi_head
+    --with gives run, and mtsa, multi_head names none of it; name it too, or leave --with out
+bench --dry-run --with harness.cli:run --only mtsa.fused@2
+    --with gives run, and mtsa.fused names none of it; name it too, or leave --with out
+verify mtsa[scale_t=identity] --with harness.cli:run
+    --with gives run, and mtsa[scale_t=identity] names none of it; name it too, or leave --with out
+verify --stress mtsa --with harness.cli:run
+    --with gives run, and mtsa names none of it; name it too, or leave --with out
 bench --only mtsa[heads=4]@2
     mtsa.plain[heads=4]: how many heads a case has is no option of it; write mtsa.plain@4
 bench --only mtsa@3 --width 300x600
@@ -360,6 +370,13 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
     (tmp_path / "own_unread.py").write_text(OWN)
     monkeypatch.syspath_prepend(tmp_path)
     return Registry(["own_unread:Own"])
+
+
+def test_of_what_is_given_one_name_is_enough(own: Registry) -> None:
+    own.refuse_unnamed([])
+    own.refuse_unnamed(["mtsa.fused@2", "Own.module[scale=2.0]"])
+    with pytest.raises(UsageError, match="--with gives Own, and Owner names none of it"):
+        own.refuse_unnamed(["Owner"])
 
 
 def test_heads_may_be_read_by_a_mechanism_of_the_users_own(own: Registry) -> None:
