@@ -37,10 +37,18 @@ TIES = "What can't be told apart over corpora"
 PRINTED = "Printed accuracies beside measured ones"
 TRIED = "Recipes that were tried for the common one"
 TOLD = (
-    *("width", "heads", "dropout", "rate", "weight_decay", "clip", "batch", "warmup"),
-    *("epochs", "patience"),
+    "width",
+    "heads",
+    "dropout",
+    "rate",
+    "weight_decay",
+    "clip",
+    "batch",
+    "warmup",
+    "epochs",
+    "patience",
 )
-"""Of a recipe, whose other values stand in ``attnbench list --json``."""
+"""Of a recipe; of the common one all values stand in ``attnbench list --json``."""
 FIRST = (PRINTED, TRIED)
 """Beside what was declared; all else has a page of its own."""
 
@@ -66,15 +74,13 @@ def sections(source: Source) -> list[tuple[str, str]]:
 
 
 def recipes() -> str:
-    """What the recipes of every task say by which their names are explained, a row each."""
+    """The recipes of every task by their names, a row each."""
     rows = []
     for name, task in tasks().items():
         known = {"common": task.recipe, **{of: one.usual for of, one in task.recipes.items()}}
         for called, recipe in known.items():
-            values = recipe.as_dict()
-            rows.append(
-                {"task": name, "recipe": called} | {key: f"{values[key]:g}" for key in TOLD}
-            )
+            values = {key: f"{getattr(recipe, key):g}" for key in TOLD}
+            rows.append({"task": name, "recipe": called, **values})
     return text_of(table(rows, (0, 1)))
 
 

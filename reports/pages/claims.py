@@ -173,7 +173,7 @@ class Ledger(SourcePage):
         each: dict[str, list[Verdict]] = {}
         for v in verdicts:
             each.setdefault(v.id, []).append(v)
-        setups = Counter(some[0].claim.setup for some in each.values() if not some[0].steps)
+        setups = Counter(_setup(some[0]) for some in each.values())
         shared = [setup for setup, claims in setups.items() if setup and claims > 1]
         shown = [self._row(sorted(some, key=_deciding), shared) for some in each.values()]
         numbers = (_flat(v, self.titles) for v in verdicts)
@@ -185,24 +185,13 @@ class Ledger(SourcePage):
         v, *others = verdicts
         where = made_on(v, self.source) if len(self.titles) > 1 else ""
         why = v.reason + f" ({where})" * bool(where) + (f" {v.claim.note}" if v.claim.note else "")
-        links = []
-        if v.steps:
-            links.append(("arithmetic", f"#{v.id}"))
-        elif v.page and v.verdict != "not testable here":
-            links.append(("page", v.page))
-        if keys := [key for one in verdicts for key in one.keys]:
-            if self._records:
-                links.append(("records", self._records))
-            named = " ".join(keys[:SHOWN_KEYS])
-            more = f" and {len(keys) - SHOWN_KEYS} more" if len(keys) > SHOWN_KEYS else ""
-            links.append((f"records {named}{more}", ""))
         elsewhere = [
             f"{made_on(one, self.source)}: {', '.join(filter(None, (one.said, one.measured)))}. "
             f"{one.reason}"
             for one in others
         ]
         # What was asked, and of what: a verdict means nothing without.
-        setup = "" if v.steps else v.claim.setup
+        setup = _setup(v)
         asked = [
             f"Setup {shared.index(setup) + 1}." if setup in shared else setup,
             f"Wanted: {v.wanted}." if v.wanted else "",
@@ -224,8 +213,28 @@ class Ledger(SourcePage):
             "direction": v.direction,
             "hardware": v.hardware,
             "whose": whose_text(v.claim) or "the paper's",
-            "why": Cell.of(why, notes=tuple(filter(None, notes)), links=tuple(links)),
+            "why": Cell.of(why, notes=tuple(filter(None, notes)), links=self._links(verdicts)),
         }
+
+    def _links(self, verdicts: Sequence[Verdict]) -> tuple[tuple[str, str], ...]:
+        """Where a claim is told at length, and the records of all machines behind it."""
+        v, links = verdicts[0], []
+        if v.steps:
+            links.append(("arithmetic", f"#{v.id}"))
+        elif v.page and v.verdict != "not testable here":
+            links.append(("page", v.page))
+        if keys := [key for one in verdicts for key in one.keys]:
+            if self._records:
+                links.append(("records", self._records))
+            named = " ".join(keys[:SHOWN_KEYS])
+            more = f" and {len(keys) - SHOWN_KEYS} more" if len(keys) > SHOWN_KEYS else ""
+            links.append((f"records {named}{more}", ""))
+        return tuple(links)
+
+
+def _setup(v: Verdict) -> str:
+    """How its claim was measured; an audit's stands beside its arithmetic."""
+    return "" if v.steps else v.claim.setup
 
 
 def _deciding(v: Verdict) -> tuple[bool, bool, int]:

@@ -112,17 +112,21 @@ def test_a_difference_against_the_claim_is_not_reproduced() -> None:
     assert made_up("proportions", table, **same, first="b", second="a").answer == "reproduced"
 
 
+def add_columns(t: dict[str, Any]) -> None:
+    """Two more, in which all models are alike."""
+    t["columns"] = ["c", "d", "e"]
+    for row in t["rows"]:
+        row["cells"] += ["50.0(9.0)", "50.0(9.0)"]
+    t["replicates"] |= {"d": 5, "e": 5}
+
+
 def test_holm_decides_where_several_are_claimed() -> None:
     table = one_table(a="81.7(1.0)", b="80.0(1.0)")
     single = made_up("welch", table, table="t", column="c", first="a", second="b")
     assert single.answer == "reproduced"
     p = first_p(single.reason)
     assert 0.05 / 3 < p < 0.05
-    t = table["t"]
-    t["columns"] = ["c", "d", "e"]
-    for row in t["rows"]:
-        row["cells"] += ["50.0(9.0)", "50.0(9.0)"]
-    t["replicates"] |= {"d": 5, "e": 5}
+    add_columns(table["t"])
     family = {"c": "b", "d": "b", "e": "b"}
     together = made_up("welch", table, table="t", column="c", first="a", family=family)
     assert together.answer == "undecided"
@@ -137,11 +141,7 @@ def test_what_rounding_leaves_open_is_undecided() -> None:
     assert found.answer == "undecided"
     assert "Rounding of what is printed allows a p of " in found.reason
     several = one_table(a="82.0(1.0)", b="80.0(1.0)")
-    t = several["t"]
-    t["columns"] = ["c", "d", "e"]
-    for row in t["rows"]:
-        row["cells"] += ["50.0(9.0)", "50.0(9.0)"]
-    t["replicates"] |= {"d": 5, "e": 5}
+    add_columns(several["t"])
     alone = made_up("welch", several, table="t", column="c", first="a", second="b")
     family = {"c": "b", "d": "b", "e": "b"}
     together = made_up("welch", several, table="t", column="c", first="a", family=family)
