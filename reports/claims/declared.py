@@ -43,21 +43,28 @@ def declared_for(claim: Claim, device: DeviceFrames) -> list[Declared]:
             if c.task != p["task"] or c.metric != claim.metric or not all(map(whole_words, c.runs)):
                 continue
             for sign, names in sides_of(claim, c.first, c.second) if c.difference else ():
-                precedence = _precedence(family, c, names)
+                precedence = precedence_of(family, c, sum(names))
                 best = found.get(names)
                 if best is None or precedence > best[-1]:
                     found[names] = (family, c, sign, precedence)
     return sorted(found.values(), key=itemgetter(-1), reverse=True)
 
 
-def _precedence(family: Conclusion, c: Comparison, names: tuple[int, int]) -> Precedence:
+def precedence_of(family: Conclusion, c: Comparison, behind: int) -> Precedence:
+    """Of the comparisons of one question the one with the largest decides.
+
+    Parameters
+    ----------
+    behind : int
+        How far its models' names stand behind those that are preferred.
+    """
     early, planned, *_ = c.standing
     return Precedence(
         c.verdict not in UNDECIDABLE,
         not c.flaws,
         early,
         planned,
-        -sum(names),
+        -behind,
         all(map(by_common_recipe, _finished(c.runs))),
         c.together,
         str(family.record.get("at")),

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from harness.experiments.conclusion import Comparison, Conclusion
+from harness.experiments.model import form_of
 from harness.experiments.over_tasks import (
     OVER_TASKS,
     beside_tests,
@@ -13,7 +14,7 @@ from harness.experiments.over_tasks import (
     overall_rows,
 )
 from harness.experiments.preregistration import design_file, run_keys
-from harness.experiments.replicates import EXPLORATORY, LATE
+from harness.experiments.replicates import EXPLORATORY, LATE, counts_of
 from harness.experiments.tables import (
     BAYES,
     SEEDS_NEEDED,
@@ -25,9 +26,12 @@ from harness.experiments.tables import (
 )
 from harness.json_file import read_toml
 from harness.train.task import gathered
+from reports.claims.declared import precedence_of
+from reports.claims.verdict import Precedence
 from reports.core.page import Shown, remark, says, table, together
-from reports.core.recipes import trained_with
+from reports.core.recipes import trained_with, whole_words
 from reports.core.source import Source
+from reports.core.style import mechanism_of
 from reports.core.tables import Cell, under
 from reports.docs.plain import PlainOutput, text_of
 from reports.pages.experiments import Experiments
@@ -37,6 +41,16 @@ TITLES = {
     False: "What was declared before it was run",
     True: f"What was {LATE}: {EXPLORATORY}",
 }
+CENTRAL, BASELINE = ("mtsa_released", "mtsa", "mtsa_nmt"), "multi_head"
+"""Forms of MTSA, the preferred one first, and what each is compared with."""
+DECIDES = (
+    "Of several comparisons of a corpus this is the one that decides: trained alike rather than "
+    "not, declared before its runs rather than exploratory, by a design file rather than a command "
+    "(by one where none is named), of the released program's form before the text's, by today's "
+    "common recipe, in the largest family. Intervals are of 95 % and allow for one comparison, "
+    "verdicts for all of its family; the words of verdicts: "
+    "[compare.md]({}compare.md#what-is-printed-in-this-order)."
+)
 HOURS = (
     "Hours: of all runs of an experiment, one after the other, and how many its design file "
     "allows; experiments share runs. Replicates: over how many its comparisons are. Seconds and "
@@ -54,6 +68,50 @@ def lists(source: Source) -> list[tuple[str, str]]:
             body = text_of(together(page.table(exploratory), remark(HOURS)))
             found.append((title, f"{body}\n\n{_beside(page, exploratory)}"))
     return found
+
+
+def central(source: Source, docs: str) -> str:
+    """Whether MTSA is better than multi-head attention: of each corpus what decides it.
+
+    A row for each form of the baseline that it was compared with there.
+
+    Parameters
+    ----------
+    docs : str
+        Where the folder ``docs`` is, as links of the page have it.
+    """
+    best: dict[tuple[str, str], tuple[Precedence, Comparison]] = {}
+    for family in source.conclusions:
+        for c in family.comparisons:
+            mine, other = form_of(c.first), form_of(c.second)
+            asked = mine in CENTRAL and mechanism_of(other) == BASELINE and "[" not in c.task
+            if asked and c.difference is not None and all(map(whole_words, c.runs)):
+                rank = precedence_of(family, c, CENTRAL.index(mine))
+                if (at := (c.task, other)) not in best or rank > best[at][0]:
+                    best[at] = rank, c
+    shown = [c for _, (_, c) in sorted(best.items())]
+    on: dict[str, list[str]] = {}
+    for c in (c for c in shown if form_of(c.second) == BASELINE):
+        on.setdefault(c.said, []).append(c.task)
+    told = "; ".join(f"{said} on {', '.join(tasks)}" for said, tasks in sorted(on.items()))
+    answer = says([f"MTSA against {BASELINE}: {told}."] if told else [])
+    how = remark(DECIDES.format(docs))
+    return text_of(together(answer, table([_central(c) for c in shown], (0, 1, 2, 4, 5)), how))
+
+
+def _central(c: Comparison) -> dict[str, str]:
+    better = "" if c.higher_is_better else ", lower is better"
+    by = [*trained_with(c.runs), *filter(None, [design_file(c.design)])]
+    missing = c.sought.short(c.unit) if c.sought is not None else ""
+    return {
+        "corpus": f"{c.task} ({c.metric}{better})",
+        "form": form_of(c.first),
+        "against": form_of(c.second),
+        "difference": c.unit.told(c.difference),
+        "verdict": verdict_cell(c, behind=missing),
+        "trained by": ", ".join(by),
+        "over": counts_of([(c.replicate, len(c.values))]),
+    }
 
 
 def _beside(page: Experiments, exploratory: bool) -> str:

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from harness.errors import UsageError
 from harness.records.journal import PACKED
-from reports.claims.ledger import devices_of, score_by_machine
+from reports.claims.ledger import devices_of
 from reports.core import predicted
 from reports.core.figure_data import data_of
 from reports.core.html import TEMPLATES, environment
@@ -71,7 +71,8 @@ def values_of(source: Source, timed: Sequence[Found], plans: Path) -> dict[str, 
         "reached": reached.table(source),
         "trained": training.sections(source),
         "recipes": training.recipes(),
-        "score": score_by_machine(claims.verdicts, source),
+        "central": {docs: declared.central(source, docs) for docs in ("docs/", "../")},
+        "counts": text_of(claims.counts()),
         "papers": [
             (paper["paper"], text_of(claims.of_paper(name)))
             for name, paper in claims.tables.items()

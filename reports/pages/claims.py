@@ -136,25 +136,26 @@ class Ledger(SourcePage):
         )
 
     def counts(self) -> Shown:
-        """Verdicts by paper and kind, and everything as one CSV file."""
+        """Verdicts by paper and kind, and everything as one CSV file.
+
+        A claim counts once, as its row in the tables says; what counts nowhere, for none.
+        """
         rows = []
+        decided = [v for v, *_ in self._by_claim(self.listed) if v.counted]
         for (paper, table), sort in itertools.product(self.tables.items(), SORTS):
-            counted = (v for v in self.listed if v.counted)
-            mine = [v for v in counted if v.claim.paper == paper and v.claim.sort == sort]
-            counts = [str(sum(v.verdict == answer for v in mine)) for answer in ANSWERS]
+            mine = [v for v in decided if v.claim.paper == paper and v.claim.sort == sort]
+            counts = [_counted([v for v in mine if v.verdict == answer]) for answer in ANSWERS]
             if mine:
                 rows.append([table["paper"]["short"], sort, *counts])
         numbers = (_flat(v, self.titles) for v in self.verdicts)
-        every = self.place.table("all", numbers, under(["", "kind", *ANSWERS], rows), (0, 1))
-        if len(self.titles) < 2:
-            return every
-        return together(
-            every,
-            remark(
-                "A claim counts once for each device that measured it; what is none of the "
-                "paper's, or stands in another row, for none."
-            ),
-        )
+        return self.place.table("all", numbers, under(["paper", "kind", *ANSWERS], rows), (0, 1))
+
+    def _by_claim(self, verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
+        """Those of each claim, of several machines first the one that fills its row."""
+        each: dict[str, list[Verdict]] = {}
+        for v in verdicts:
+            each.setdefault(v.id, []).append(v)
+        return [sorted(some, key=_deciding) for some in each.values()]
 
     @cached_property
     def _records(self) -> str:
@@ -170,12 +171,10 @@ class Ledger(SourcePage):
 
     def _table(self, name: str, verdicts: Sequence[Verdict]) -> Shown:
         """A row for each claim, and beneath what several share of how they were measured."""
-        each: dict[str, list[Verdict]] = {}
-        for v in verdicts:
-            each.setdefault(v.id, []).append(v)
-        setups = Counter(_setup(some[0]) for some in each.values())
+        each = self._by_claim(verdicts)
+        setups = Counter(_setup(v) for v, *_ in each)
         shared = [setup for setup, claims in setups.items() if setup and claims > 1]
-        shown = [self._row(sorted(some, key=_deciding), shared) for some in each.values()]
+        shown = [self._row(some, shared) for some in each]
         numbers = (_flat(v, self.titles) for v in verdicts)
         told = [f"Setup {at}. {setup}" for at, setup in enumerate(shared, 1)]
         return together(self.place.table(name, numbers, shown, WORDS), says(told))
@@ -230,6 +229,13 @@ class Ledger(SourcePage):
             more = f" and {len(keys) - SHOWN_KEYS} more" if len(keys) > SHOWN_KEYS else ""
             links.append((f"records {named}{more}", ""))
         return tuple(links)
+
+
+def _counted(verdicts: Sequence[Verdict]) -> str:
+    """``14 (9 less favourable, 5 opposite)``: how many, and of how many more is to be said."""
+    more = Counter(v.said.removeprefix(v.verdict).strip(" ()") for v in verdicts)
+    told = ", ".join(f"{count} {said}" for said, count in sorted(more.items()) if said)
+    return f"{len(verdicts)}{f' ({told})' * bool(told)}" if verdicts else ""
 
 
 def _setup(v: Verdict) -> str:

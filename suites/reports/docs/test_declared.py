@@ -37,6 +37,30 @@ def test_exploratory_experiments_have_a_list_of_their_own(source: Source) -> Non
     assert only[0] == title
 
 
+def test_what_decides_between_mtsa_and_multi_head_has_a_row_per_corpus_and_form(
+    source: Source,
+) -> None:
+    """The released form before the text's, what was declared before the rest; variants aside."""
+    mine, other = "mtsa_released.fused", "multi_head.sdpa"
+    found = [
+        compared("late", models=[mine, other], late=True),
+        compared("early", models=["mtsa.fused", other], plan=planned("early.toml")),
+        compared("form", models=[mine, f"{other}[positions=none]"], plan=planned("form.toml")),
+        compared("variant", models=["mtsa.fused[masks=none]", other], plan=planned("no.toml")),
+        compared("peer", models=[LSTM, other], plan=planned("peer.toml")),
+    ]
+    answer, _, *rows, how = filter(None, declared.central(on(source, *found), "d/").splitlines())
+    assert answer == "MTSA against multi_head: better on trec."
+    assert [row.split(" | ")[:3] for row in rows[1:]] == [
+        ["| trec (accuracy)", "mtsa", "multi_head"],
+        ["| trec (accuracy)", "mtsa_released", "multi_head[positions=none]"],
+    ]
+    assert "early.toml" in rows[1]
+    assert "(d/compare.md#" in how
+    (late, *_) = declared.central(on(source, found[0]), "d/").splitlines()
+    assert late == "MTSA against multi_head: better on trec."
+
+
 def test_every_warning_can_be_read(source: Source) -> None:
     ((_, body),) = declared.lists(on(source, compared("x", steps=14, one_test_set=True)))
     table, _, folded = body.partition("<details>")
