@@ -94,6 +94,7 @@ def read_toml(path: Path, what: str) -> tuple[bytes, dict[str, Any]]:
         content = path.read_bytes()
         return content, tomllib.loads(content.decode())
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"can't read the {what} {path}: {error}") from None
+        why = getattr(error, "strerror", None) or error
+        raise UsageError(f"can't read the {what} {path}: {why}") from None
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path} is no TOML: {error}") from None

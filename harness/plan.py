@@ -224,11 +224,11 @@ def _check_cases(cases: Sequence[Case], registry: Registry) -> None:
             continue
         if p.d_out % p.heads:
             raise UsageError(
-                f"{case.id}: {p.heads} heads given, output width {p.d_out}; "
-                "expected a number of heads that divides the width"
+                f"{case.id}: {p.heads} heads, output width {p.d_out}; "
+                "give a number of heads that divides it (--heads), or another --width"
             )
         if mechanism.even_heads and p.heads % 2:
             raise UsageError(
-                f"{case.id}: {p.heads} heads given; {mechanism.name} gives half of them a forward "
+                f"{case.id}: {p.heads} heads; {mechanism.name} gives half of them a forward "
                 "and half a backward mask and needs an even number"
             )

@@ -74,7 +74,9 @@ def prepare(out: Path) -> None:
                 shutil.rmtree(out / name, ignore_errors=True)
         (out / "notebooks").mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"can't write the report in {out}: {error.strerror}") from None
+        raise UsageError(
+            f"can't write the report in {out}: {error.strerror}; give another --out"
+        ) from None
 
 
 def build(

@@ -268,7 +268,8 @@ def make_design(
         also = "" if first == second else f", as which {second} is the same"
         raise UsageError(f"{first} is compared with itself{also}; give two different models")
     if not seeds or len(set(seeds)) < len(seeds):
-        raise UsageError(f"given seeds {list(seeds)}; expected at least one, each of them once")
+        given = ", ".join(map(str, seeds)) or "none"
+        raise UsageError(f"seeds: given {given}; expected at least one, each of them once")
     if margin is not None and not 0 < margin < math.inf:
         raise UsageError(f"given --margin {margin}; expected a positive number of the metric")
     check_pairing(task, paired)

@@ -12,7 +12,14 @@ from harness.case import parse
 from harness.stats import ALPHA, holm
 from reports.claims import arithmetic, averages, costs, models, retests
 from reports.claims.device import DeviceFrames
-from reports.claims.printed import Asked, PrintedNumber, Tables, load_all, published
+from reports.claims.printed import (
+    Asked,
+    PrintedNumber,
+    Tables,
+    load_all,
+    published,
+    size_text,
+)
 from reports.claims.record import SORTS, Claim, Sort, load_claims
 from reports.claims.verdict import (
     ANSWERS,
@@ -189,20 +196,37 @@ def _verdict(
     measured = claim.sort in ("cost", "accuracy") and math.isfinite(evidence.value)
     answer = evidence.answer
     if answer is None:
-        answer = "undecided" if wanted is None else wanted.judge(evidence.low, evidence.high)
+        answer, rounded = _judged(claim, evidence, printed)
+        evidence = replace(evidence, reason=f"{evidence.reason}{rounded}")
     page = claim.page or PAGES.get(claim.kind, "")
+    # What no paper states has a number all the same where a law gives one, which `wanted` tells.
+    stated = printed if claim.whose != "ours" else PrintedNumber()
     return Verdict(
         **vars(evidence),
         claim=claim,
         verdict=answer,
-        published=printed.text,
-        published_value=printed.value,
+        published=stated.text,
+        published_value=stated.value,
         wanted="" if wanted is None else wanted.says,
         device=device,
         page=page_of(page, device) if page else "",
         direction=_direction(claim, evidence, wanted, printed, answer) if measured else "",
         hardware=hardware if measured and claim.sort == "cost" else "",
     )
+
+
+def _judged(claim: Claim, evidence: Evidence, printed: PrintedNumber) -> tuple[Answer, str]:
+    """What the region around a printed number says, wherever in its rounding the number lies.
+
+    Where it says different things the answer is *undecided*, and why.
+    """
+    ends = [replace(printed, value=end) for end in (printed.low, printed.value, printed.high)]
+    wanted = [region(claim.tolerance, one) for one in ends if claim.tolerance]
+    found = dict.fromkeys(one.judge(evidence.low, evidence.high) for one in wanted)
+    if len(found) < 2:
+        return next(iter(found), "undecided"), ""
+    ends_text = f"{size_text(printed.low)} to {size_text(printed.high)}"
+    return "undecided", f" What is printed may be of {ends_text} before its rounding."
 
 
 def _direction(

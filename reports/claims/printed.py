@@ -175,7 +175,8 @@ def published(claim: Claim, tables: Tables) -> PrintedNumber:
     ``{ value = 6.5 }`` (with ``text``), ``{ ratio = [table, column, first row, second row] }``,
     ``{ difference = [...] }`` alike, ``{ columns = [table, row, first column, second column] }``
     for a ratio of two columns, ``{ less = [...] }`` for their difference, ``{ speed_up = [table,
-    column, row] }`` for 1 over a speed-up.
+    column, row] }`` for 1 over a speed-up. Of a ratio ``without = [table, column, row]`` takes from
+    both what is printed there: of times of whole models that of the one without their layers.
 
     Raises
     ------
@@ -184,6 +185,7 @@ def published(claim: Claim, tables: Tables) -> PrintedNumber:
     """
     spec = dict(claim.published)
     text = str(spec.pop("text", ""))
+    without = spec.pop("without", None)
     if not spec:
         return PrintedNumber(text=text)
     if len(spec) != 1:
@@ -198,11 +200,28 @@ def published(claim: Claim, tables: Tables) -> PrintedNumber:
     of_row = kind in ("columns", "less")
     places = [(shared, other) if of_row else (other, shared) for other in others]
     first, *rest = (number(at(tables[claim.paper][table], *place)) for place in places)
+    if without is not None:
+        place, column, row = without
+        (second,) = rest
+        return _of_layers(first, second, number(at(tables[claim.paper][place], row, column)))
     if kind == "speed_up":
         slower = size_text(1 / first.value)
         said = f"{first.text}x as fast: 1 / {first.text} = {slower} of the time"
         return PrintedNumber(1 / first.value, 1 / first.high, 1 / first.low, said)
     return first.minus(*rest) if kind in ("difference", "less") else first.over(*rest)
+
+
+def _of_layers(first: PrintedNumber, second: PrintedNumber, rest: PrintedNumber) -> PrintedNumber:
+    """The ratio of what two printed numbers have over a third."""
+    ratios = [
+        (one - less) / (other - less)
+        for less in (rest.low, rest.high)
+        for one in (first.low, first.high)
+        for other in (second.low, second.high)
+    ]
+    value = (first.value - rest.value) / (second.value - rest.value)
+    said = f"({first.text} - {rest.text}) / ({second.text} - {rest.text}) = {size_text(value)}"
+    return PrintedNumber(value, min(ratios), max(ratios), said)
 
 
 def size_text(value: float) -> str:

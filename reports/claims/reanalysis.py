@@ -19,12 +19,19 @@ def rounding_of(table: Mapping[str, Any], column: str) -> float:
 
 
 def p_by_rounding(first: Summary, second: Summary, half: float) -> tuple[float, float]:
-    """Lowest and highest p of Welch's test that rounding by so much allows."""
+    """Lowest and highest p of Welch's test that what is printed allows.
+
+    It is rounded by so much; and papers don't say whether a deviation is over n - 1, or over n as
+    numpy's is, which is then the smaller one.
+    """
     difference = first.mean - second.mean
     p = []
     for sign in (1, -1):
         size = max(0.0, abs(difference) + sign * 2 * half)
         deviations = [max(0.0, s.sd - sign * half) for s in (first, second)]
+        if sign < 0:
+            pairs = zip(deviations, (first, second), strict=True)
+            deviations = [sd * math.sqrt(s.count / (s.count - 1)) for sd, s in pairs]
         if not size or not any(deviations):
             p.append(0.0 if size else 1.0)
             continue
@@ -73,8 +80,8 @@ class FoldDeviation:
     """A printed deviation over folds beside the one that counting alone gives.
 
     Counting gives sqrt(a (1 - a) / examples per fold); `p` is the probability of a deviation at
-    most as large as printed (plus rounding) if folds differ by counting alone, from chi squared,
-    `p_holm` over all of the table.
+    most as large as printed (plus rounding, and over n, not n - 1: the reading by which it is the
+    larger) if folds differ by counting alone, from chi squared; `p_holm` over all of the table.
     """
 
     data: str
@@ -101,9 +108,8 @@ def fold_deviations(table: Mapping[str, Any]) -> list[FoldDeviation]:
         for model, s in known[data].items():
             share = s.mean / 100
             expected = 100 * math.sqrt(share * (1 - share) / (examples / s.count))
-            freedom = s.count - 1
             printed = s.sd + rounding_of(table, data)
-            p = float(chi2.cdf(freedom * (printed / expected) ** 2, freedom))
+            p = float(chi2.cdf(s.count * (printed / expected) ** 2, s.count - 1))
             found.append((data, model, s.mean, s.sd, expected, p))
     adjusted = holm([p for *_, p in found])
     return [FoldDeviation(*one, p) for one, p in zip(found, adjusted, strict=True)]

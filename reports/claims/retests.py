@@ -25,6 +25,9 @@ def p_words(p: float) -> str:
 FOLDS = "; folds share training examples: its p is smaller than is right"
 """What a test of printed means over folds, taken as independent, can't allow for."""
 
+ALLOWED = "rounding, and deviations that may be over n as well as over n - 1, allow a p of"
+"""Of what is printed; before two numbers."""
+
 
 def by_p(advantage: float, p: float) -> Answer:
     """Three-way from a difference (positive: as claimed) and its p-value."""
@@ -73,7 +76,7 @@ def welch_test(asked: Asked) -> Evidence:
         f"degrees of freedom (Welch), p = {p_words(test.p)}",
         f"95 % interval [{test.low:.{digits + 1}f}, {test.high:.{digits + 1}f}]",
         *filter(None, [step]),
-        f"rounding of what is printed allows a p of {rounded[0]} to {rounded[1]}",
+        f"{ALLOWED} {rounded[0]} to {rounded[1]}",
     )
     advantage = (-1 if p.get("lower_is_better") else 1) * test.difference
     unfit = FOLDS * (column in asked.table.get("folds", ()))
@@ -85,7 +88,7 @@ def welch_test(asked: Asked) -> Evidence:
     # Holm's factor for the p as printed is that for one which rounding allows, too.
     if answer != "undecided" and ends[1] * (adjusted / test.p if test.p else 1.0) >= ALPHA:
         answer = "undecided"
-        said += f" Rounding of what is printed allows a p of {rounded[0]} to {rounded[1]}."
+        said += f" {ALLOWED[0].upper()}{ALLOWED[1:]} {rounded[0]} to {rounded[1]}."
     return Evidence(test.difference, test.low, test.high, said, steps=steps, answer=answer)
 
 
@@ -206,7 +209,8 @@ def deviation(asked: Asked) -> Evidence:
         f"folds of {examples:g} examples at {100 * share:.1f} % differ at least by counting: "
         f"sqrt({share:.3f} x {1 - share:.3f} / {examples:g}) = "
         f"{f.counting_points:.2f} points",
-        f"printed {f.printed_points:.1f}; so little has p = {p_words(f.p)} (chi squared), "
+        f"printed {f.printed_points:.1f}; so little, if it is over n, has p = {p_words(f.p)} "
+        f"(chi squared; over n - 1 less), "
         f"{p_words(f.p_holm)} after Holm over {len(every)} printed deviations",
     )
     said = (

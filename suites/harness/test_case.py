@@ -145,7 +145,7 @@ def test_a_group_alone_has_nothing_but_its_own_implementations() -> None:
     ("profile", "selection", "message"),
     [
         ("quick", {"only": ("mtsa.magic",)}, r"mtsa has no implementation 'magic'; it has .*plain"),
-        ("quick", {"only": ("mtsa@7",), "width": (300, 600)}, "divides the width"),
+        ("quick", {"only": ("mtsa@7",), "width": (300, 600)}, "divides it"),
         ("quick", {"only": ("resa[policy",)}, r"expected e.g. mtsa.plain\[scale_t=identity\]"),
         ("quick", {"settings": ("warp",)}, "unknown setting 'warp'.*tf32"),
         ("slow", {}, "unknown profile 'slow'; use one of quick, full, paper"),

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from scipy import stats
 
+from harness.stats import Summary
 from reports.claims.ledger import AUDITS, ledger
 from reports.claims.printed import Asked, load
+from reports.claims.reanalysis import p_by_rounding
 from reports.claims.record import load_claims
 from reports.claims.verdict import Verdict
 from suites.support.made_up_records import claim
@@ -121,7 +123,7 @@ def add_columns(t: dict[str, Any]) -> None:
 
 
 def test_holm_decides_where_several_are_claimed() -> None:
-    table = one_table(a="81.7(1.0)", b="80.0(1.0)")
+    table = one_table(a="81.9(1.0)", b="80.0(1.0)")
     single = made_up("welch", table, table="t", column="c", first="a", second="b")
     assert single.answer == "reproduced"
     p = first_p(single.reason)
@@ -133,13 +135,26 @@ def test_holm_decides_where_several_are_claimed() -> None:
     assert "after Holm over 3" in together.reason
 
 
+def test_a_printed_deviation_may_be_over_n() -> None:
+    """Then it is smaller than the one over n - 1, by which a test goes, and p is larger."""
+
+    def by_scipy(times: float) -> float:
+        sd, other = 1.0 * times, 1.5 * times
+        found = stats.ttest_ind_from_stats(82.0, sd, 5, 80.0, other, 5, equal_var=False)
+        return float(found.pvalue)
+
+    low, high = p_by_rounding(Summary(82.0, 1.0, 5), Summary(80.0, 1.5, 5), 0.0)
+    assert low == pytest.approx(by_scipy(1.0))
+    assert high == pytest.approx(by_scipy((5 / 4) ** 0.5))
+
+
 def test_what_rounding_leaves_open_is_undecided() -> None:
     """By the numbers as printed p is .045; a little less of a and it is no more below .05."""
     table = one_table(a="81.5(1.0)", b="80.0(1.0)")
     found = made_up("welch", table, table="t", column="c", first="a", second="b")
     assert first_p(found.reason) < 0.05
     assert found.answer == "undecided"
-    assert "Rounding of what is printed allows a p of " in found.reason
+    assert "Rounding, and deviations that may be over n" in found.reason
     several = one_table(a="82.0(1.0)", b="80.0(1.0)")
     add_columns(several["t"])
     alone = made_up("welch", several, table="t", column="c", first="a", second="b")

@@ -90,6 +90,35 @@ def test_published_numbers_come_from_the_tables() -> None:
     assert apart.text == ".8720 - .8695 = +0.0025"
 
 
+def test_of_times_of_whole_models_the_one_without_their_layers_is_taken_from_both() -> None:
+    """All three are rounded: to .1 s, of which so little is left that it matters."""
+    found = published({c.id: c for c in CLAIMS}["mtsa-3-inference-disa"], TABLES)
+    assert found.text == "(1.6s - 1.1) / (5.2s - 1.1) = 0.122"
+    assert found.value == pytest.approx(0.5 / 4.1)
+    assert (found.low, found.high) == (pytest.approx(0.4 / 4.1), pytest.approx(0.6 / 4.1))
+
+
+@pytest.mark.parametrize(
+    ("ratio", "answer"), [(0.12, "reproduced"), (0.16, "undecided"), (0.3, "not reproduced")]
+)
+def test_a_ratio_is_undecided_where_the_rounding_of_what_is_printed_matters(
+    ratio: float, answer: str
+) -> None:
+    """By the printed number alone .16 is within 1.5 times of it, too."""
+    disa = {c.id: c for c in CLAIMS}["mtsa-3-inference-disa"]
+    one = claim(
+        "time_ratio",
+        published=disa.published,
+        tolerance={"factor": 1.5},
+        parameters={"first": OURS, "second": BASE, **SIZE},
+    )
+    times = timed({case(OURS, 64, heads=2): ratio, case(BASE, 64): 1.0})
+    (found,) = ledger(devices(d=times), claims=[one])
+    assert found.verdict == answer
+    told = "What is printed may be of 0.0976 to 0.146 before its rounding."
+    assert found.reason.endswith(told) == (answer == "undecided")
+
+
 def printed(value: float, half: float = 0.0) -> PrintedNumber:
     return PrintedNumber(value, value - half, value + half)
 

@@ -58,7 +58,9 @@ def test_means_are_judged_by_welch_with_holm_against_the_printed_runner_up() -> 
 
 
 def test_rounding_reaches_both_sides_of_five_per_cent_on_trec() -> None:
-    wider = stats.ttest_ind_from_stats(0.4, 0.35, 5, 0.0, 0.25, 5, equal_var=False)
+    over_n = (5 / 4) ** 0.5  # as much more is a deviation over n - 1
+    first, second = 0.35 * over_n, 0.25 * over_n
+    wider = stats.ttest_ind_from_stats(0.4, first, 5, 0.0, second, 5, equal_var=False)
     assert wider.pvalue > 0.05
     low, high = audited()["mtsa-8-best-trec"].steps[-1].partition("a p of ")[2].split(" to ")
     assert float(low) < 0.017 < float(high) == pytest.approx(wider.pvalue, abs=5e-4)
