@@ -187,7 +187,7 @@ def tied(tasks: Sequence[TaskRuns], baseline: str) -> tuple[list[str], Ties | No
     return list(means), ties({m: [means[t][m] for t in means] for m in sorted(models)})
 
 
-def _is_form(model: str, of: str) -> bool:
+def is_form(model: str, of: str) -> bool:
     """Whether it is a variant of it, ``multi_head.sdpa[positions=none]``, or a released one."""
     name, base = mechanism_of(model), mechanism_of(of)
     return name == base or name.startswith(f"{base}_")
@@ -204,7 +204,7 @@ def better_forms(
         for asked in family.comparisons:
             if asked.task in tasks and model in (asked.first, asked.second):
                 c = asked if asked.second == model else _turned(asked)
-                if _is_form(c.first, model) and _ended_better(c):
+                if is_form(c.first, model) and _ended_better(c):
                     yield family, c
 
 
@@ -228,7 +228,7 @@ def outdone(one: Conclusion, every: Iterable[Conclusion]) -> list[str]:
     By its own recipe and vectors, or by others, which are told; of one in its own family also what
     the models are to that.
     """
-    models = [c.first for c in one.comparisons if not _is_form(c.first, one.baseline)]
+    models = [c.first for c in one.comparisons if not is_form(c.first, one.baseline)]
     mine = {c.task: _trained_by(c) for c in one.comparisons if c.runs}
     found: dict[str, dict[bool, dict[str, None]]] = {}
     for family, c in better_forms(one.baseline, mine, every):

@@ -28,10 +28,10 @@ from harness.json_file import read_toml
 from harness.train.task import gathered
 from reports.claims.declared import precedence_of
 from reports.claims.verdict import Precedence
+from reports.core.against import is_form
 from reports.core.page import Shown, remark, says, table, together
 from reports.core.recipes import trained_with, whole_words
 from reports.core.source import Source
-from reports.core.style import mechanism_of
 from reports.core.tables import Cell, under
 from reports.docs.plain import PlainOutput, text_of
 from reports.pages.experiments import Experiments
@@ -84,7 +84,7 @@ def central(source: Source, docs: str) -> str:
     for family in source.conclusions:
         for c in family.comparisons:
             mine, other = form_of(c.first), form_of(c.second)
-            asked = mine in CENTRAL and mechanism_of(other) == BASELINE and "[" not in c.task
+            asked = mine in CENTRAL and is_form(other, BASELINE) and "[" not in c.task
             if asked and c.difference is not None and all(map(whole_words, c.runs)):
                 rank = precedence_of(family, c, CENTRAL.index(mine))
                 if (at := (c.task, other)) not in best or rank > best[at][0]:

@@ -29,7 +29,8 @@ patience as there are epochs.
 """
 FORM = "another form of it ended better"
 FAR = 0.02
-"""Two points: further below print a gap is to have a cause."""
+"""Further below print a gap is to have a cause."""
+FAR_TEXT = f"More than {100 * FAR:g} points ({FAR:g} of a correlation)"
 ALL = "all"
 """In the place of a patience that trains all steps."""
 NONE = (
@@ -219,12 +220,12 @@ def unexplained(
             names = [CALLED.get(cause, cause) for cause in dict.fromkeys(c for c, _ in measured)]
             remaining[f"{said} ({', '.join(names)})"] = None
     what = (
-        "Far below print, by a paper's recipe or nearly where any was trained by that, while "
-        "nothing that is known to differ (in parentheses) was measured for that model: "
+        f"{FAR_TEXT} below print, by a paper's recipe or nearly where any was trained by that, "
+        "while nothing that is known to differ (in parentheses) was measured for that model: "
     )
     still = (
-        "Not explained, since so far below it even with all that the measured differences (in "
-        "parentheses) gave: "
+        f"Not explained, since {FAR_TEXT.lower()} below it even with all that the measured "
+        "differences (in parentheses) gave: "
     )
     both = ((what, unmeasured), (still, remaining))
     return [f"{text}{'; '.join(some)}." for text, some in both if some]

@@ -46,6 +46,7 @@ def test_what_decides_between_mtsa_and_multi_head_has_a_row_per_corpus_and_form(
         compared("late", models=[mine, other], late=True),
         compared("early", models=["mtsa.fused", other], plan=planned("early.toml")),
         compared("form", models=[mine, f"{other}[positions=none]"], plan=planned("form.toml")),
+        compared("relu", models=[mine, "multi_head_relu.sdpa"], plan=planned("relu.toml")),
         compared("variant", models=["mtsa.fused[masks=none]", other], plan=planned("no.toml")),
         compared("peer", models=[LSTM, other], plan=planned("peer.toml")),
     ]
@@ -54,6 +55,7 @@ def test_what_decides_between_mtsa_and_multi_head_has_a_row_per_corpus_and_form(
     assert [row.split(" | ")[:3] for row in rows[1:]] == [
         ["| trec (accuracy)", "mtsa", "multi_head"],
         ["| trec (accuracy)", "mtsa_released", "multi_head[positions=none]"],
+        ["| trec (accuracy)", "mtsa_released", "multi_head_relu"],
     ]
     assert "early.toml" in rows[1]
     assert "(d/compare.md#" in how
