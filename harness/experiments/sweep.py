@@ -141,9 +141,10 @@ def make_sweep(
     Raises
     ------
     UsageError
-        For an unknown model or task, a recipe that can't be, repeated or no seeds, or ``folds``
-        where no task has any.
+        For an unknown model or task, a recipe that can't be, repeated or no seeds, ``folds`` where
+        no task has any, or models of which ``--with`` gives none.
     """
+    registry.refuse_unnamed([name for part in parts for name in part.models])
     folded = [name for part in parts if part.folds for name in part.tasks]
     if folded and not any(task.folds for name in folded for task in tasks_named(name)):
         raise UsageError(

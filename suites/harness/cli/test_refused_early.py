@@ -74,6 +74,8 @@ verify mtsa[scale_t=identity] --with harness.cli:run
     --with gives run, and mtsa[scale_t=identity] names none of it; name it too, or leave --with out
 verify --stress mtsa --with harness.cli:run
     --with gives run, and mtsa names none of it; name it too, or leave --with out
+sweep --models mtsa --tasks trec --with harness.cli:run --dry-run
+    --with gives run, and mtsa names none of it; name it too, or leave --with out
 bench --only mtsa[heads=4]@2
     mtsa.plain[heads=4]: how many heads a case has is no option of it; write mtsa.plain@4
 bench --only mtsa@3 --width 300x600
