@@ -279,19 +279,25 @@ def test_what_another_machine_decides_is_told_and_counted_in_no_table(
     )
 
 
+@pytest.mark.parametrize("turn", [1, -1])
 def test_a_claim_has_one_row_and_what_another_machine_settles_otherwise_stands_in_it(
-    tmp_path: Path,
+    tmp_path: Path, turn: int
 ) -> None:
+    """Whichever machine is the first: the one with most readings has it, and is counted."""
     write(tmp_path, "Fast", some())
     dear = peaks({OURS: [360.0] * 5, BASE: [100.0] * 5})
     write(tmp_path, "Slow", [*timed({OURS: 1.0, BASE: 1.0}), *dear])
-    ledger = Ledger.begin(journal=str(tmp_path), out="", page="claims")
+    source = Ledger.begin(journal=str(tmp_path), out="", page="claims").source
+    ledger = Ledger(replace(source, devices=source.devices[::turn]), Output(None, "p"))
     lines = ledger.of_paper("mtsa").plain.splitlines()
     (row,) = (line for line in lines if "MTSA needs 1.2x the memory" in line)
     assert row.startswith("| not reproduced<br>elsewhere reproduced | cost | ")
     told, _, other = row.partition("<br>Fast")
     assert "(360 MiB and 100 MiB; 5 readings). (Slow " in told
     assert ": reproduced, 1.2x. mtsa.algorithm1 2h" in other
+    (costs,) = (row for row in ledger.counts().plain.splitlines() if "| MTSA | cost |" in row)
+    reproduced, lost = (cell.strip() for cell in costs.split("|")[3:5])
+    assert (reproduced, lost) == ("1", "1 (1 less favourable)"), "the time, and the memory"
 
 
 def test_how_several_claims_were_measured_is_said_once(page: tuple[Ledger, Path]) -> None:

@@ -90,6 +90,8 @@ def test_one_deviation_is_too_small_for_folds() -> None:
     found = {(f.data, f.model): f for f in fold_deviations(FIVE)}
     odd = found["CR", "CNNs"]
     assert odd.counting_points == pytest.approx(100 * (0.822 * 0.178 / 377.5) ** 0.5)
+    # Of ten folds, with what rounding allows, as if the deviation were over ten, not over nine.
+    assert odd.p == pytest.approx(stats.chi2.cdf(10 * (0.25 / odd.counting_points) ** 2, 9))
     assert odd.p < 1e-5
     assert all(f.p > 0.01 for key, f in found.items() if key != ("CR", "CNNs"))
     assert not any(data in ("TREC", "SST-5") for data, _ in found)  # runs share one test set
