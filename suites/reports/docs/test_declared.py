@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,12 +42,16 @@ def test_what_decides_between_mtsa_and_multi_head_has_a_row_per_corpus_and_form(
     source: Source,
 ) -> None:
     """The released form before the text's, what was declared before the rest; variants aside."""
-    mine, other = "mtsa_released.fused", "multi_head.sdpa"
+    mine, other, relu = "mtsa_released.fused", "multi_head.sdpa", "multi_head_relu.sdpa"
+    of_trec = json.dumps(compared("task", models=[mine, other], plan=planned("k.toml")))
     found = [
+        json.loads(of_trec.replace('"trec"', '"mirrored_summation[k=3]"')),
+        compared("cut", models=[mine, other], plan=planned("cut.toml"), vectors="a&b"),
         compared("late", models=[mine, other], late=True),
         compared("early", models=["mtsa.fused", other], plan=planned("early.toml")),
         compared("form", models=[mine, f"{other}[positions=none]"], plan=planned("form.toml")),
-        compared("relu", models=[mine, "multi_head_relu.sdpa"], plan=planned("relu.toml")),
+        compared("text", models=["mtsa.fused", relu], plan=planned("text.toml")),
+        compared("relu", models=[mine, relu], plan=planned("relu.toml")),
         compared("variant", models=["mtsa.fused[masks=none]", other], plan=planned("no.toml")),
         compared("peer", models=[LSTM, other], plan=planned("peer.toml")),
     ]
@@ -59,7 +64,8 @@ def test_what_decides_between_mtsa_and_multi_head_has_a_row_per_corpus_and_form(
     ]
     assert "early.toml" in rows[1]
     assert "(d/compare.md#" in how
-    (late, *_) = declared.central(on(source, found[0]), "d/").splitlines()
+    late_alone = on(source, compared("late", models=[mine, other], late=True))
+    (late, *_) = declared.central(late_alone, "d/").splitlines()
     assert late == "MTSA against multi_head: better on trec."
 
 
