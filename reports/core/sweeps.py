@@ -54,8 +54,8 @@ class LengthSweep:
 
     @property
     def size(self) -> str:
-        """``batch 2, 300 wide, f32, 1-thread``."""
-        return f"batch {self.batch}, {self.d_in} wide, {self.dtype}, {self.settings}"
+        """``batch 2, input 300 wide, f32, 1-thread``."""
+        return f"batch {self.batch}, input {self.d_in} wide, {self.dtype}, {self.settings}"
 
     @property
     def slug(self) -> str:

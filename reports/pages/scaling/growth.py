@@ -86,7 +86,7 @@ def grown(rows: Sequence[Row], times: pd.DataFrame, what: str) -> list[Grown]:
 def _place(row: Row, what: str) -> tuple[int | None, str]:
     """Threads or batch of a case, None where it has no threads of its own; what it shares."""
     c = row.columns
-    size = f"N = {length_of(row):,}, {c['d_in']} wide, {c['dtype']}"
+    size = f"N = {length_of(row):,}, input {c['d_in']} wide, {c['dtype']}"
     if what == "batch":
         return int(str(c["batch"])), f"{size}, {c['settings']}"
     names = str(c["settings"]).split("+")

@@ -113,11 +113,11 @@ class Found:
 
     @property
     def where(self) -> str:
-        """``batch 64, N = 64, 300 wide, f32, 1-thread``; empty if no cost was measured."""
+        """``batch 64, N = 64, input 300 wide, f32, 1-thread``; empty if no cost was measured."""
         if self.problem is None:
             return ""
         batch, length, width, dtype, setting = self.problem
-        return f"batch {batch}, N = {length:,}, {width} wide, {dtype}, {setting}"
+        return f"batch {batch}, N = {length:,}, input {width} wide, {dtype}, {setting}"
 
     @property
     def asked(self) -> Answer | None:

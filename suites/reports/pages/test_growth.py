@@ -88,7 +88,7 @@ def test_the_ratio_is_of_readings_of_one_interpreter_and_its_interval_over_block
     # What went by two kernels is withheld: nothing is left to hold beside its single thread.
     assert set(found) == every - {(LSTM, "forward", 1), (LSTM, "forward", 2)}
     for (name, phase, n), g in found.items():
-        assert g.problem == "batch 64, N = 64, 300 wide, f32"
+        assert g.problem == "batch 64, N = 64, input 300 wide, f32"
         assert (g.amount, g.least) == (n, 1)
         if n == 1:
             assert g.time.ratio == 1
@@ -111,7 +111,7 @@ def test_a_batch_is_divided_among_its_sequences(tmp_path: Path) -> None:
     assert lstm.time.ratio == pytest.approx(0.104 / 0.101)
     assert lstm.by_item.ratio == pytest.approx(0.104 / 0.101 / 4)
     assert lstm.by_item.low == pytest.approx(lstm.time.low / 4)
-    assert lstm.problem == "N = 32, 300 wide, f32, 1-thread"
+    assert lstm.problem == "N = 32, input 300 wide, f32, 1-thread"
     assert grown_over(tmp_path / "threads", in_batches(), "threads") == {}
 
 

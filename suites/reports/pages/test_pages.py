@@ -188,7 +188,7 @@ def test_a_size_that_was_not_measured_names_the_nearest_and_the_command(
     page = Sized.begin(journal=str(folder), like=str(file), out="", page="size")
     text = together(page.headline(), page.details()).plain
     assert "was not measured here" in text
-    assert "batch 4, N = 256, 300 wide" in text
+    assert "batch 4, N = 256, input 300 wide" in text
     assert "attnbench bench --only mtsa.fused --batch 4 --lengths 300 --width 300x600" in text
     assert "trec" not in page.headline().plain.partition("accuracy, 95 %")[2].partition("--task")[0]
     file.write_text("batch = 4\nlength = 256\n")
