@@ -216,17 +216,25 @@ def _verdict(
 
 
 def _judged(claim: Claim, evidence: Evidence, printed: PrintedNumber) -> tuple[Answer, str]:
-    """What the region around a printed number says, wherever in its rounding the number lies.
+    """What the regions around a printed number say, wherever it lies by what is printed.
 
-    Where it says different things the answer is *undecided*, and why.
+    Reproduced is what lies in all of them, not reproduced what lies in none.
     """
-    ends = [replace(printed, value=end) for end in (printed.low, printed.value, printed.high)]
-    wanted = [region(claim.tolerance, one) for one in ends if claim.tolerance]
-    found = dict.fromkeys(one.judge(evidence.low, evidence.high) for one in wanted)
-    if len(found) < 2:
-        return next(iter(found), "undecided"), ""
-    ends_text = f"{size_text(printed.low)} to {size_text(printed.high)}"
-    return "undecided", f" What is printed may be of {ends_text} before its rounding."
+    if not claim.tolerance:
+        return "undecided", ""
+    ends = [region(claim.tolerance, replace(printed, value=v)) for v in (printed.low, printed.high)]
+    least, most = [one.least for one in ends], [one.most for one in ends]
+    every = replace(ends[0], least=max(least), most=min(most))
+    some = replace(ends[0], least=min(least), most=max(most))
+    low, high = evidence.low, evidence.high
+    if every.least <= every.most and every.judge(low, high) == "reproduced":
+        return "reproduced", ""
+    if some.judge(low, high) == "not reproduced":
+        return "not reproduced", ""
+    if region(claim.tolerance, printed).judge(low, high) == "undecided":
+        return "undecided", ""
+    span = f"{size_text(printed.low)} to {size_text(printed.high)}"
+    return "undecided", f" By what is printed it may be of {span}."
 
 
 def _direction(

@@ -6,7 +6,7 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +63,8 @@ class PrintedNumber:
         value = self.value / other.value
         return PrintedNumber(
             value,
-            self.low / other.high,
-            self.high / other.low,
+            self.low / other.high if other.high else math.inf,
+            self.high / other.low if other.low else math.inf,
             f"{self.text} / {other.text} = {size_text(value)}",
         )
 
@@ -175,8 +175,9 @@ def published(claim: Claim, tables: Tables) -> PrintedNumber:
     ``{ value = 6.5 }`` (with ``text``), ``{ ratio = [table, column, first row, second row] }``,
     ``{ difference = [...] }`` alike, ``{ columns = [table, row, first column, second column] }``
     for a ratio of two columns, ``{ less = [...] }`` for their difference, ``{ speed_up = [table,
-    column, row] }`` for 1 over a speed-up. Of a ratio ``without = [table, column, row]`` takes from
-    both what is printed there: of times of whole models that of the one without their layers.
+    column, row] }`` for 1 over a speed-up. The parameter ``rest = [table, column, row]`` names what
+    two whole models may at most have in common: with so much less of both, or a part of it, a ratio
+    of their layers is further from 1.
 
     Raises
     ------
@@ -185,7 +186,6 @@ def published(claim: Claim, tables: Tables) -> PrintedNumber:
     """
     spec = dict(claim.published)
     text = str(spec.pop("text", ""))
-    without = spec.pop("without", None)
     if not spec:
         return PrintedNumber(text=text)
     if len(spec) != 1:
@@ -200,28 +200,24 @@ def published(claim: Claim, tables: Tables) -> PrintedNumber:
     of_row = kind in ("columns", "less")
     places = [(shared, other) if of_row else (other, shared) for other in others]
     first, *rest = (number(at(tables[claim.paper][table], *place)) for place in places)
-    if without is not None:
-        place, column, row = without
-        (second,) = rest
-        return _of_layers(first, second, number(at(tables[claim.paper][place], row, column)))
     if kind == "speed_up":
         slower = size_text(1 / first.value)
         said = f"{first.text}x as fast: 1 / {first.text} = {slower} of the time"
         return PrintedNumber(1 / first.value, 1 / first.high, 1 / first.low, said)
-    return first.minus(*rest) if kind in ("difference", "less") else first.over(*rest)
+    if kind in ("difference", "less"):
+        return first.minus(*rest)
+    ratio = first.over(*rest)
+    if "rest" not in claim.parameters:
+        return ratio
+    name, column, row = claim.parameters["rest"]
+    most = number(at(tables[claim.paper][name], row, column)).high
+    ends = _less(first, most).over(*(_less(one, most) for one in rest))
+    return replace(ratio, low=min(ratio.low, ends.low), high=max(ratio.high, ends.high))
 
 
-def _of_layers(first: PrintedNumber, second: PrintedNumber, rest: PrintedNumber) -> PrintedNumber:
-    """The ratio of what two printed numbers have over a third."""
-    ratios = [
-        (one - less) / (other - less)
-        for less in (rest.low, rest.high)
-        for one in (first.low, first.high)
-        for other in (second.low, second.high)
-    ]
-    value = (first.value - rest.value) / (second.value - rest.value)
-    said = f"({first.text} - {rest.text}) / ({second.text} - {rest.text}) = {size_text(value)}"
-    return PrintedNumber(value, min(ratios), max(ratios), said)
+def _less(whole: PrintedNumber, rest: float) -> PrintedNumber:
+    """What is left of it, nothing at least."""
+    return replace(whole, low=max(whole.low - rest, 0.0), high=max(whole.high - rest, 0.0))
 
 
 def size_text(value: float) -> str:

@@ -243,9 +243,9 @@ def _setup(v: Verdict) -> str:
     return "" if v.steps else v.claim.setup
 
 
-def _deciding(v: Verdict) -> tuple[bool, bool, int]:
-    """Of one claim on several machines first the one that counts, is decided, has most records."""
-    return bool(v.told_on), not v.settled, -len(v.keys)
+def _deciding(v: Verdict) -> tuple[bool, int]:
+    """Of one claim on several machines first the one that counts, and has most records."""
+    return bool(v.told_on), -len(v.keys)
 
 
 def _conclusion(v: Verdict) -> str:
