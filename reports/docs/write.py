@@ -71,7 +71,7 @@ def values_of(source: Source, timed: Sequence[Found], plans: Path) -> dict[str, 
         "reached": reached.table(source),
         "trained": training.sections(source),
         "recipes": training.recipes(),
-        "central": {docs: declared.central(source, docs) for docs in ("docs/", "../")},
+        "central": declared.central(source),
         "counts": text_of(claims.counts()),
         "papers": [
             (paper["paper"], text_of(claims.of_paper(name)))

@@ -55,18 +55,42 @@ def test_what_decides_between_mtsa_and_multi_head_has_a_row_per_corpus_and_form(
         compared("variant", models=["mtsa.fused[masks=none]", other], plan=planned("no.toml")),
         compared("peer", models=[LSTM, other], plan=planned("peer.toml")),
     ]
-    answer, _, *rows, how = filter(None, declared.central(on(source, *found), "d/").splitlines())
-    assert answer == "MTSA against multi_head: better on trec."
-    assert [row.split(" | ")[:3] for row in rows[1:]] == [
-        ["| trec (accuracy)", "mtsa", "multi_head"],
+    answer, why = declared.central(on(source, *found))
+    assert answer.splitlines()[::2] == [
+        "mtsa_released against multi_head: better on trec.",
+        "mtsa against multi_head: better on trec.",
+    ]
+    _, _, *rows, _, how = why.splitlines()
+    assert [row.split(" | ")[:3] for row in rows] == [
+        ["| trec (accuracy)", "mtsa_released", "multi_head"],
         ["| trec (accuracy)", "mtsa_released", "multi_head[positions=none]"],
         ["| trec (accuracy)", "mtsa_released", "multi_head_relu"],
+        ["| trec (accuracy)", "mtsa", "multi_head"],
+        ["| trec (accuracy)", "mtsa", "multi_head_relu"],
     ]
-    assert "early.toml" in rows[1]
-    assert "(d/compare.md#" in how
-    late_alone = on(source, compared("late", models=[mine, other], late=True))
-    (late, *_) = declared.central(late_alone, "d/").splitlines()
-    assert late == "MTSA against multi_head: better on trec."
+    assert "exploratory: better" in rows[0]
+    assert "early.toml" in rows[3]
+    assert "compare.md#" in how
+
+
+def test_a_result_that_was_declared_and_is_not_counted_stands_beside_one_that_is(
+    source: Source,
+) -> None:
+    """As does that the baseline is a weak one."""
+    mine, other, relu = "mtsa_released.fused", "multi_head.sdpa", "multi_head_relu.sdpa"
+    records = on(
+        source,
+        compared("early", models=[mine, other], plan=planned("early.toml"), steps=14),
+        compared("late", models=[mine, other], late=True),
+        compared("form", models=[relu, other], plan=planned("form.toml")),
+    )
+    answer, why = declared.central(records)
+    assert answer == "mtsa_released against multi_head: better on trec (a weak baseline)."
+    (row,) = (line for line in why.splitlines() if "mtsa_released |" in line)
+    weak, declared_one = row.split("<br>")[1:3]
+    assert weak == "a weak baseline here: better is multi_head_relu"
+    assert declared_one.startswith("declared in early.toml: +")
+    assert "better (not counted); 14 and 10 steps | " in declared_one
 
 
 def test_every_warning_can_be_read(source: Source) -> None:
