@@ -19,6 +19,8 @@ from reports.docs import speed, write
 from reports.docs.plain import PlainOutput, text_of
 from suites.harness.records.test_ratios import rows_of, sweep_records
 from suites.support.command_line import ROOT
+from suites.support.made_up_records import case, timed
+from suites.support.report_records import write as write_records
 from suites.support.report_records import write_everything
 
 
@@ -53,6 +55,21 @@ def test_the_sweep_that_is_drawn_has_most_ratios_and_the_longest() -> None:
     untimed = tuple(r for r in rows if r.time is None)
     assert untimed
     assert speed.compared(replace(sweep, rows=untimed)) == (0, 0)
+
+
+def test_the_readmes_table_has_a_row_for_each_number_of_heads(tmp_path: Path) -> None:
+    """Of several implementations that of the fastest training step."""
+    times = {
+        case("mtsa.fused", 64, heads=2): 3.0,
+        case("mtsa.algorithm1", 64, heads=2): 4.0,
+        case("mtsa.algorithm1", 64): 1.0,
+        case("mtsa.fused", 64): 2.0,
+        case("multi_head.sdpa", 64): 1.5,
+    }
+    write_records(tmp_path, "Fast", list(timed(times)))
+    (found,) = speed.timed(find(str(tmp_path)))
+    rows = [line.split(" | ")[0] for line in speed.small_table(found).splitlines()[2:]]
+    assert sorted(rows) == ["| mtsa.algorithm1 8h", "| mtsa.fused 2h"]
 
 
 def test_what_was_written_is_current_and_anything_else_is_stale(clone: Path) -> None:
