@@ -227,7 +227,7 @@ def _judged(claim: Claim, evidence: Evidence, printed: PrintedNumber) -> tuple[A
     every = replace(ends[0], least=max(least), most=min(most))
     some = replace(ends[0], least=min(least), most=max(most))
     low, high = evidence.low, evidence.high
-    if every.least <= every.most and every.judge(low, high) == "reproduced":
+    if every.judge(low, high) == "reproduced":
         return "reproduced", ""
     if some.judge(low, high) == "not reproduced":
         return "not reproduced", ""

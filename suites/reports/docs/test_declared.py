@@ -45,10 +45,10 @@ def test_what_decides_between_mtsa_and_multi_head_has_a_row_per_corpus_and_form(
     mine, other, relu = "mtsa_released.fused", "multi_head.sdpa", "multi_head_relu.sdpa"
     of_trec = json.dumps(compared("task", models=[mine, other], plan=planned("k.toml")))
     found = [
+        compared("early", models=["mtsa.fused", other], plan=planned("early.toml")),
         json.loads(of_trec.replace('"trec"', '"mirrored_summation[k=3]"')),
         compared("cut", models=[mine, other], plan=planned("cut.toml"), vectors="a&b"),
-        compared("late", models=[mine, other], late=True),
-        compared("early", models=["mtsa.fused", other], plan=planned("early.toml")),
+        compared("late", models=[mine, other], late=True, plan=planned("late.toml")),
         compared("form", models=[mine, f"{other}[positions=none]"], plan=planned("form.toml")),
         compared("text", models=["mtsa.fused", relu], plan=planned("text.toml")),
         compared("relu", models=[mine, relu], plan=planned("relu.toml")),
@@ -70,6 +70,8 @@ def test_what_decides_between_mtsa_and_multi_head_has_a_row_per_corpus_and_form(
     ]
     assert "exploratory: better" in rows[0]
     assert "early.toml" in rows[3]
+    assert "exploratory" not in rows[3]
+    assert not any("declared in" in row for row in rows), "what is shown was, or nothing was before"
     assert "compare.md#" in how
 
 
