@@ -25,6 +25,7 @@ from harness.experiments.tables import (
     tied,
     tied_on,
 )
+from harness.experiments.warnings import DECIDED
 from harness.json_file import read_toml
 from harness.train.task import gathered
 from reports.claims.declared import precedence_of
@@ -86,10 +87,10 @@ def central(source: Source) -> tuple[str, str]:
             if fits and c.difference is not None and all(map(whole_words, c.runs)):
                 at = c.task, CENTRAL.index(mine), other
                 asked.setdefault(at, []).append((precedence_of(family, c, 0), c))
+    best = {at: max(asked[at], key=itemgetter(0)) for at in sorted(asked)}
     told: dict[str, dict[str, list[str]]] = {}
     rows = []
-    for at in sorted(asked):
-        rank, c = max(asked[at], key=itemgetter(0))
+    for at, (rank, c) in best.items():
         forms = (form for _, form in better_forms(c.second, [c.task], source.conclusions))
         better = dict.fromkeys(form_of(form.first) for form in forms)
         notes = [f"a weak baseline here: better is {', '.join(better)}"] if better else []
@@ -100,8 +101,14 @@ def central(source: Source) -> tuple[str, str]:
             notes.append(f"declared in {file}: {found}, {'; '.join([lost.said, *lost.flaws])}")
         rows.append(_central(c, notes))
         if form_of(c.second) == BASELINE:
+            others = [
+                f"{_said(other)} against {form}"
+                for (task, mine, form), (_, other) in best.items()
+                if (task, mine) == at[:2] and form in better
+            ]
+            weak = f" (a weak baseline{': ' * bool(others)}{', '.join(others)})" * bool(better)
             of_form = told.setdefault(form_of(c.first), {})
-            of_form.setdefault(c.said, []).append(c.task + " (a weak baseline)" * bool(better))
+            of_form.setdefault(_said(c), []).append(c.task + weak)
     answers = [
         f"{form} against {BASELINE}: "
         + "; ".join(f"{said} on {', '.join(tasks)}" for said, tasks in sorted(of_form.items()))
@@ -109,6 +116,10 @@ def central(source: Source) -> tuple[str, str]:
     ]
     why = together(table(rows, (0, 1, 2, 4, 5)), remark(DECIDES))
     return text_of(says([f"{a}." for a in answers])), text_of(why)
+
+
+def _said(c: Comparison) -> str:
+    return c.said + f" ({EXPLORATORY})" * (c.exploratory and c.verdict in DECIDED)
 
 
 def _central(c: Comparison, notes: Sequence[str]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from reports.core.source import Source
 from reports.docs import declared, reached
 from reports.docs.plain import text_of
 from suites.reports.conftest import on
-from suites.support.comparisons import A, B, family, run
+from suites.support.comparisons import HIGH, LOW, A, B, family, run
 from suites.support.declared import compared, planned
 from suites.support.domains import reviewed
 
@@ -57,7 +57,7 @@ def test_what_decides_between_mtsa_and_multi_head_has_a_row_per_corpus_and_form(
     ]
     answer, why = declared.central(on(source, *found))
     assert answer.splitlines()[::2] == [
-        "mtsa_released against multi_head: better on trec.",
+        "mtsa_released against multi_head: better (exploratory) on trec.",
         "mtsa against multi_head: better on trec.",
     ]
     _, _, *rows, _, how = why.splitlines()
@@ -80,14 +80,17 @@ def test_a_result_that_was_declared_and_is_not_counted_stands_beside_one_that_is
 ) -> None:
     """As does that the baseline is a weak one."""
     mine, other, relu = "mtsa_released.fused", "multi_head.sdpa", "multi_head_relu.sdpa"
-    records = on(
-        source,
+    found = [
         compared("early", models=[mine, other], plan=planned("early.toml"), steps=14),
         compared("late", models=[mine, other], late=True),
         compared("form", models=[relu, other], plan=planned("form.toml")),
-    )
-    answer, why = declared.central(records)
-    assert answer == "mtsa_released against multi_head: better on trec (a weak baseline)."
+    ]
+    answer, why = declared.central(on(source, *found))
+    said = "mtsa_released against multi_head: better (exploratory) on trec (a weak baseline{})."
+    assert answer == said.format("")
+    found.append(compared("relu", models=[mine, relu], first=LOW, second=HIGH))
+    more, _ = declared.central(on(source, *found))
+    assert more == said.format(": worse (exploratory) against multi_head_relu")
     (row,) = (line for line in why.splitlines() if "mtsa_released |" in line)
     weak, declared_one = row.split("<br>")[1:3]
     assert weak == "a weak baseline here: better is multi_head_relu"
