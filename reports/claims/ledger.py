@@ -234,7 +234,7 @@ def _judged(claim: Claim, evidence: Evidence, printed: PrintedNumber) -> tuple[A
     if region(claim.tolerance, printed).judge(low, high) == "undecided":
         return "undecided", ""
     span = f"{size_text(printed.low)} to {size_text(printed.high)}"
-    return "undecided", f" By what is printed it may be of {span}."
+    return "undecided", f" By what is printed the number to compare with may be {span}."
 
 
 def _direction(

@@ -126,7 +126,7 @@ def test_reproduced_is_what_agrees_with_all_that_may_be_meant(
     times = timed({case(OURS, 64, heads=2): ratio, case(BASE, 64): 1.0})
     (found,) = ledger(devices(d=times), claims=[one])
     assert found.verdict == answer
-    told = "By what is printed it may be of 0.0976 to 0.32."
+    told = "By what is printed the number to compare with may be 0.0976 to 0.32."
     assert found.reason.endswith(told) == (answer == "undecided")
 
 
