@@ -13,7 +13,7 @@ from harness.experiments.warnings import selecting_everything
 from harness.train.task import by_common_recipe
 from reports.claims.device import DeviceFrames, Record, alternatives, first_fitting, same_form
 from reports.claims.record import Claim
-from reports.claims.verdict import Answer, Evidence, Precedence, of_difference
+from reports.claims.verdict import EQUAL, Answer, Evidence, Precedence, of_difference
 from reports.core.against import outdone
 from reports.core.printed_values import printed_accuracy
 from reports.core.recipes import recipe_text, whole_words
@@ -115,7 +115,8 @@ def by_design(
     void = bool(c.flaws or whole or c.verdict in UNDECIDABLE)
     answer: Answer | None = "undecided" if void or not decided(claim, c.verdict) else None
     told = f"{'. '.join(said)}."
-    return of_difference(d, scale, told, keys_of(c.runs), answer, precedence=precedence)
+    found = of_difference(d, scale, told, keys_of(c.runs), answer, precedence=precedence)
+    return replace(found, equal=c.verdict == EQUAL and not void)
 
 
 def decided(claim: Claim, verdict: str) -> bool:

@@ -20,6 +20,10 @@ NOT_MEASURED = "not measured yet"
 """How the reason of a verdict begins that a command could change."""
 
 
+EQUAL = "practically equal"
+"""What a declared comparison can say that leaves *better* undecided, and is a finding."""
+
+
 @dataclass(frozen=True)
 class Region:
     """Values that count as reproduced; `strict`: not the ends, as a difference excludes zero."""
@@ -126,8 +130,8 @@ class Evidence:
 
     `answer`: where the query itself decides (a test with a correction for several, say); None: the
     region of the claim does. `p`: of the test against no difference, where one counts among others
-    (Holm); else nan. `precedence`: of several machines' evidence on what a model learns the highest
-    counts.
+    (Holm); else nan. `equal`: the declared comparison says *practically equal*. `precedence`: of
+    several machines' evidence on what a model learns the highest counts.
     """
 
     value: float = math.nan
@@ -139,6 +143,7 @@ class Evidence:
     answer: Answer | None = None
     p: float = math.nan
     precedence: Precedence = UNRANKED
+    equal: bool = False
 
 
 def of_difference(
@@ -195,6 +200,7 @@ class Verdict(Evidence):
         more = (
             self.direction if self.verdict == "not reproduced" else "",
             EXPLORATORY if self.exploratory else "",
+            EQUAL if self.equal and not self.settled else "",
         )
         return f"{self.verdict} ({', '.join(filter(None, more))})" if any(more) else self.verdict
 

@@ -90,7 +90,9 @@ def test_what_is_practically_equal_is_not_above_zero() -> None:
     assert concluded.verdict == "practically equal"
     assert concluded.difference.low > 0
     assert (concluded.adjusted_p or 0) > 0.05
-    assert accuracy(records).verdict == "undecided"
+    found = accuracy(records)
+    assert found.verdict == "undecided"
+    assert found.said == "undecided (practically equal)"
 
 
 def test_what_models_learn_is_counted_once_where_it_was_declared_and_costs_everywhere() -> None:
