@@ -216,6 +216,19 @@ class Design:
     record: dict[str, Any]  # as it stands in the journal, before any run of it is started
 
 
+def check_each_once(what: str, given: Sequence[Any]) -> None:
+    """Nothing is asked of no seed, or of one twice; nor of models or tasks.
+
+    Raises
+    ------
+    UsageError
+        If there are none, or one stands there twice.
+    """
+    if not given or len(set(given)) < len(given):
+        shown = ", ".join(map(str, given)) or "none"
+        raise UsageError(f"{what}: given {shown}; expected at least one, each of them once")
+
+
 def check_pairing(task: Task, paired: bool) -> None:
     """Refuse folds that are not to be paired.
 
@@ -267,9 +280,7 @@ def make_design(
     if meanings[0] == meanings[1] and recipes[0] == recipes[1]:
         also = "" if first == second else f", as which {second} is the same"
         raise UsageError(f"{first} is compared with itself{also}; give two different models")
-    if not seeds or len(set(seeds)) < len(seeds):
-        given = ", ".join(map(str, seeds)) or "none"
-        raise UsageError(f"seeds: given {given}; expected at least one, each of them once")
+    check_each_once("seeds", seeds)
     if margin is not None and not 0 < margin < math.inf:
         raise UsageError(f"given --margin {margin}; expected a positive number of the metric")
     check_pairing(task, paired)

@@ -26,7 +26,13 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.experiments.design import Run, Surroundings, make_run, surroundings
+from harness.experiments.design import (
+    Run,
+    Surroundings,
+    check_each_once,
+    make_run,
+    surroundings,
+)
 from harness.experiments.model import check_read, parse_model, recipes_of
 from harness.experiments.replicates import replicates
 from harness.json_file import read_toml
@@ -163,11 +169,8 @@ def _entries(
     tasks = [task for name in part.tasks for task in tasks_named(name)]
     models = [parse_model(name, registry) for name in part.models]
     for what, given in (("models", models), ("tasks", part.tasks), ("seeds", part.seeds)):
-        if given is not None and (not given or len(set(given)) < len(given)):
-            shown = ", ".join(map(str, given))
-            raise UsageError(
-                f"{what}: given {shown or 'none'}; expected at least one, each of them once"
-            )
+        if given is not None:
+            check_each_once(what, given)
     check_read(part.recipe, models, tasks, registry, part.vectors)
     named = [(text.rpartition(":")[0], text) for text in part.recipe]
     texts = [tuple(t for name, t in named if not name or name in m.names) for m in models]

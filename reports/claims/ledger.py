@@ -196,8 +196,8 @@ def _verdict(
     measured = claim.sort in ("cost", "accuracy") and math.isfinite(evidence.value)
     answer = evidence.answer
     if answer is None:
-        answer, rounded = _judged(claim, evidence, printed)
-        evidence = replace(evidence, reason=f"{evidence.reason}{rounded}")
+        answer, why = _judged(claim, evidence, printed)
+        evidence = replace(evidence, reason=f"{evidence.reason}{why}")
     page = claim.page or PAGES.get(claim.kind, "")
     # What no paper states has a number all the same where a law gives one, which `wanted` tells.
     stated = printed if claim.whose != "ours" else PrintedNumber()

@@ -197,12 +197,15 @@ class Verdict(Evidence):
         """
         if self.verdict == "not testable here":
             return NOT_MEASURED if self.wants_records else self.claim.lacks or self.verdict
-        more = (
-            self.direction if self.verdict == "not reproduced" else "",
-            EXPLORATORY if self.exploratory else "",
-            EQUAL if self.equal and not self.settled else "",
-        )
-        return f"{self.verdict} ({', '.join(filter(None, more))})" if any(more) else self.verdict
+        more = [self.direction] * (self.verdict == "not reproduced" and bool(self.direction))
+        more += self.shades
+        return f"{self.verdict} ({', '.join(more)})" if more else self.verdict
+
+    @property
+    def shades(self) -> tuple[str, ...]:
+        """What stands behind the verdict wherever it is shown."""
+        equal = self.equal and not self.settled
+        return *[EXPLORATORY] * self.exploratory, *[EQUAL] * equal
 
     @property
     def settled(self) -> bool:

@@ -14,7 +14,7 @@ from harness.experiments.replicates import EXPLORATORY
 from reports.claims.ledger import KINDS, ledger, made_on, score_by_machine, shown
 from reports.claims.printed import load_all
 from reports.claims.record import SORTS, whose_text
-from reports.claims.verdict import ANSWERS, EQUAL, RATIOS, Verdict
+from reports.claims.verdict import ANSWERS, RATIOS, Verdict
 from reports.contents import page_of
 from reports.core.page import (
     Output,
@@ -197,8 +197,7 @@ class Ledger(SourcePage):
         ]
         notes = [*elsewhere, " ".join(filter(None, asked))]
         lacking = v.verdict == "not testable here"
-        more = [EXPLORATORY] * v.exploratory + [EQUAL] * (v.equal and not v.settled)
-        verdict = f"{v.verdict} ({', '.join(more)})" if more else v.verdict
+        verdict = f"{v.verdict} ({', '.join(v.shades)})" if v.shades else v.verdict
         unlike = {one.said for one in others if one.settled and one.verdict != v.verdict}
         return {
             "verdict": Cell.of(
