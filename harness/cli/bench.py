@@ -45,6 +45,14 @@ class SessionPlugin:
     def __init__(self, session: Session) -> None:
         self.attnbench_session = session
 
+    def pytest_configure(self, config: Any) -> None:
+        """Keep pytest's plug-ins at hand."""
+        self._plugins = config.pluginmanager
+
+    def pytest_keyboard_interrupt(self) -> None:
+        """Leave pytest nothing to say of a stop, which `bench` tells in its own words."""
+        self._plugins.unregister(name="terminalreporter")
+
 
 def _plan_line(session: Session) -> str:
     f = session.fingerprint
