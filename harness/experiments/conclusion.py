@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.experiments.costs import TrainingCost, costs_of, coverage, over_budget
-from harness.experiments.estimate import Sought, sought, together_sought
+from harness.experiments.estimate import UNLIKE, Sought, sought, together_sought
 from harness.experiments.examples import (
     ByExamples,
     Said,
@@ -223,10 +223,12 @@ class Conclusion:
             return (one.sentence, *([one.sought.said(one.unit)] if one.sought else []))
         counts = Counter(c.said for c in self.comparisons)
         missing = together_sought([c.sought for c in self.comparisons if c.sought])
-        said = ", ".join(
-            f"{count} {verdict}{missing if verdict == 'undecided' else ''}"
-            for verdict, count in counts.items()
-        )
+        shown = [c for c in self.comparisons if c.verdict == "descriptive only"]
+        unlike = sum(bool(c.flaws) for c in shown)
+        behind = {"undecided": missing}
+        if unlike:
+            behind["descriptive only"] = f" ({unlike} of {UNLIKE})"
+        said = ", ".join(f"{count} {v}{behind.get(v, '')}" for v, count in counts.items())
         if self.overall is not None:
             said += self.overall.said
         if self.exploratory:

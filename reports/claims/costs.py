@@ -16,7 +16,7 @@ from harness.stats import ratio_interval
 from reports.claims.device import DeviceFrames, alternatives, not_measured, same_form
 from reports.claims.printed import size_text
 from reports.claims.record import Claim
-from reports.claims.verdict import Answer, Evidence
+from reports.claims.verdict import Answer, Evidence, Precedence
 from reports.core.source import TIMED
 from reports.core.sweeps import by_block, fit_slope, longest
 
@@ -37,16 +37,25 @@ def _name(case: pd.DataFrame) -> str:
     return f"{row['name']}{heads} (N = {row['length']}, batch {row['batch']})"
 
 
-def _pairs(claim: Claim, device: DeviceFrames) -> Iterator[tuple[str, str]]:
-    """All pairs of cases that the claim's names stand for, the preferred ones first."""
+def _pairs(claim: Claim, device: DeviceFrames) -> Iterator[tuple[int, tuple[str, str]]]:
+    """All pairs of cases that the claim's names stand for, the preferred ones first.
+
+    Before each how near its names are to the preferred ones, which are 0 (`Precedence.near`).
+    """
     p = claim.parameters
     own = {"d_out": p["second_width"]} if "second_width" in p else {}
-    firsts = device.cases(p["first"], _where(p))
-    seconds = device.cases(p["second"], {**_where(p), **own})
-    for one, other in itertools.product(firsts, seconds):
+    firsts, seconds = (
+        [
+            (place, case)
+            for place, name in enumerate(alternatives(p[side]))
+            for case in device.cases(name, {**_where(p), **only})
+        ]
+        for side, only in (("first", {}), ("second", own))
+    )
+    for (at, one), (behind, other) in itertools.product(firsts, seconds):
         mine, theirs = (str(device.by_case[case]["name"].iloc[0]) for case in (one, other))
         if one != other and same_form(mine, theirs, p["first"]):
-            yield one, other
+            yield -(at + behind), (one, other)
 
 
 def _bench(names: Sequence[str], batch: int, lengths: Sequence[int], profile: str = "") -> str:
@@ -63,7 +72,7 @@ def _ratio(
 ) -> Evidence:
     """What is found of the first pair of cases that both were measured, and are verified."""
     failed = ""
-    for pair in _pairs(claim, device):
+    for near, pair in _pairs(claim, device):
         rows = pd.concat([device.by_case[case] for case in pair])
         bad = rows[rows["status"] != "ok"]
         if len(bad):
@@ -72,6 +81,7 @@ def _ratio(
         if (one := found(device, *pair)) is None:
             failed = ""
             continue
+        one = replace(one, precedence=Precedence(near=near))
         keys = device.keys(*pair, kinds=kinds)
         over = " over ".join(_name(device.by_case[case]) for case in pair)
         if fault := _fault(device, pair, kinds):

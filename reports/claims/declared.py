@@ -31,23 +31,36 @@ def declared_for(claim: Claim, device: DeviceFrames) -> list[Declared]:
     """The declared comparison that answers a claim, and behind it those of its other names.
 
     Of each pair of names that the claim's sides stand for (the released program's form, and the
-    text's) there is one: one question has one family. First is that of the highest `Precedence`.
+    text's) there is one: one question has one family. First is that of the highest `Precedence`;
+    last are those of the same names that say otherwise (`says_otherwise`).
     What was trained by cut word vectors is left out: it asks for a cause (`whole_words`). Empty if
     none has a pair of finished runs; one of which runs failed or are to come is the answer too, an
     undecided one.
     """
     p = claim.parameters
-    found: dict[tuple[int, int], Declared] = {}
+    found: dict[tuple[int, int], list[Declared]] = {}
     for family in device.conclusions:
         for c in family.comparisons:
             if c.task != p["task"] or c.metric != claim.metric or not all(map(whole_words, c.runs)):
                 continue
             for sign, names in sides_of(claim, c.first, c.second) if c.difference else ():
-                precedence = precedence_of(family, c, sum(names))
-                best = found.get(names)
-                if best is None or precedence > best[-1]:
-                    found[names] = (family, c, sign, precedence)
-    return sorted(found.values(), key=itemgetter(-1), reverse=True)
+                one = (family, c, sign, precedence_of(family, c, sum(names)))
+                found.setdefault(names, []).append(one)
+    best = {names: max(some, key=itemgetter(-1)) for names, some in found.items()}
+    return sorted(best.values(), key=itemgetter(-1), reverse=True) + [
+        (family, c, sign, rank)
+        for names, some in found.items()
+        for family, c, sign, rank in some
+        if says_otherwise(rank, c, best[names][1])
+    ]
+
+
+def says_otherwise(rank: Precedence, c: Comparison, decides: Comparison) -> bool:
+    """Whether a comparison is counted, was declared by a design file before its runs, and has
+    another verdict than the one that decides.
+    """
+    counted = rank.enough and rank.alike and rank.early and rank.planned
+    return counted and c.verdict != decides.verdict
 
 
 def precedence_of(family: Conclusion, c: Comparison, behind: int) -> Precedence:
@@ -111,7 +124,10 @@ def by_design(
     weak = outdone(replace(family, comparisons=(c,)), every)
     beside = (*beside_printed(c.task, c.metric, means), *weak, *beside)
     said = ["; ".join([_said(family, c), *whole, *beside])]
-    said += [f"In another form: {_said(whose, other)}" for whose, other, *_ in others]
+    for whose, other, *_ in others:
+        alike = (other.first, other.second) == (c.first, c.second)
+        head = "Declared too" if alike else "In another form"
+        said.append(f"{head}: {_said(whose, other)}")
     void = bool(c.flaws or whole or c.verdict in UNDECIDABLE)
     answer: Answer | None = "undecided" if void or not decided(claim, c.verdict) else None
     told = f"{'. '.join(said)}."

@@ -244,10 +244,19 @@ def _direction(
     printed: PrintedNumber,
     answer: Answer,
 ) -> str:
-    """Whom a result favours that is not the published one; see `Verdict.direction`."""
-    if answer == "reproduced":
-        return "" if claim.whose == "ours" else "as published"
-    if answer != "not reproduced" or wanted is None:
+    """Whom a result favours that is not the published one; see `Verdict.direction`.
+
+    What is reproduced is as published where its interval reaches what is printed, or nothing is.
+    """
+    holds = answer == "reproduced"
+    if answer not in ("reproduced", "not reproduced") or (holds and claim.whose == "ours"):
+        return ""
+    beside = evidence.low > printed.high or evidence.high < printed.low
+    if holds and (
+        claim.query == "slope" or not beside
+    ):  # a law, and no number, is published of one
+        return "as published"
+    if wanted is None:
         return ""
     middle = 1.0 if claim.query in RATIOS else 0.0
     # What is claimed to be positive, or was printed on one side of equality, or claimed to lie
@@ -255,7 +264,8 @@ def _direction(
     stated = (wanted.least >= middle) - (wanted.most <= middle)
     claimed = 1 if wanted.strict else printed.side(middle) or stated
     beyond = [end - middle for end in (evidence.low, evidence.high)]
-    if claimed and claim.query != "slope" and max(claimed * b for b in beyond) < 0:
+    against = max(claimed * b for b in beyond) < 0
+    if claimed and claim.query != "slope" and against and not holds:
         return "opposite"
     reference = printed.value
     if math.isnan(reference):
@@ -317,21 +327,26 @@ def score_lines(verdicts: Sequence[Verdict], titles: Mapping[str, str]) -> list[
         # Mathematics is alike on all of them, by whichever tried it; else each tells what it found.
         others = [v for v in verdicts if v.claim.sort != "exact"]
         verdicts = [*others, *(replace(v, device="") for v in exact)]
+    untestable = [v for v in verdicts if v.claim.lacks and v.counted]
+    verdicts = [v for v in verdicts if not v.claim.lacks]
     scores = {title: score(verdicts, key) for key, title in titles.items()}
     lines = []
     for sort in SORTS:
         by_title = {title: counts[sort] for title, counts in scores.items() if sort in counts}
         first: Mapping[str, int] = next(iter(by_title.values()), {})
+        none = Counter(v.said for v in untestable if v.claim.sort == sort)
         # What needs no records is alike on all of them, and said once.
         if len(by_title) == len(titles) and all(one == first for one in by_title.values()):
             lines.append(f"{sort}: {_in_words(first)}")
-            continue
-        for title, counts in by_title.items():
-            if told := {said: n for said, n in counts.items() if said != NOT_MEASURED}:
-                lines.append(f"{sort}, on {title}: {_in_words(told)}")
-        counted = [v for v in verdicts if v.claim.sort == sort and v.claim.counted]
-        if nowhere := {v.id for v in counted} - {v.id for v in counted if v.said != NOT_MEASURED}:
-            lines.append(f"{sort}, on none of these: {len(nowhere)} {NOT_MEASURED}")
+        else:
+            for title, counts in by_title.items():
+                if told := {said: n for said, n in counts.items() if said != NOT_MEASURED}:
+                    lines.append(f"{sort}, on {title}: {_in_words(told)}")
+            counted = [v for v in verdicts if v.claim.sort == sort and v.claim.counted]
+            measured = {v.id for v in counted if v.said != NOT_MEASURED}
+            none = Counter({NOT_MEASURED: len({v.id for v in counted} - measured)}) + none
+        if none:
+            lines.append(f"{sort}, on none of these: {_in_words(none)}")
     return lines
 
 

@@ -201,9 +201,9 @@ def selected_shares(claim: Claim, device: DeviceFrames) -> Evidence:
     few = d.count_first < LEAST_SEEDS
     open_ = sought(d, None, 1).short(unit) if d.low < 0 < d.high else ""
     said = (
-        f"{models[0]} on {p['task']} selects {100 * d.mean_first:.1f} % of the tokens as "
-        f"dependents, {100 * d.mean_second:.1f} % as heads, {d.count_first} seeds"
-        f"{': too few to conclude' if few else open_}."
+        f"{EXPLORATORY}: {models[0]} on {p['task']} selects {100 * d.mean_first:.1f} % of the "
+        f"tokens as dependents, {100 * d.mean_second:.1f} % as heads, {d.count_first} seeds"
+        f"{': too few to conclude' if few else open_}; declared nowhere."
     )
     answer: Answer | None = "undecided" if few else None
     return of_difference(d, unit.scale, said, keys_of(runs), answer)

@@ -13,13 +13,14 @@ from harness.errors import UsageError
 FILE = Path(__file__).parent.with_name("claims.toml")
 Kind = Literal["exact", "audit", "measured", "not testable"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-Sort = Literal["audit", "exact", "cost", "accuracy", "not testable"]
+Sort = Literal["audit", "exact", "cost", "accuracy"]
 SORTS: tuple[Sort, ...] = get_args(Sort)
 """Kinds of claims whose verdicts are counted together; no number is over several of them."""
 COSTS = ("time_ratio", "memory_ratio", "epoch_ratio", "slope")
 """Queries about costs; of measured claims all others but *exact* are about trained models."""
 WHOSE = ("paper", "elsewhere", "ours")
 LACKS = ("hardware", "data", "not built")
+ABOUT = ("cost", "accuracy")
 _NAME = "$"
 """A text in the parameters that begins so stands for an entry of ``[names]``."""
 
@@ -52,8 +53,8 @@ class Claim:
         without it is on the first side.
     same_as : str
         Id of a claim that is judged by the very same measurement: it is counted there.
-    lacks : {"hardware", "data", "not built", ""}
-        What it takes to test what is not testable.
+    lacks, about : {"hardware", "data", "not built", ""}, {"cost", "accuracy", ""}
+        What it takes to test what is not testable, and what such a claim is about.
     counted_as : str
         The statement of that one.
     family : int
@@ -79,14 +80,17 @@ class Claim:
     cheap_is_large: bool = False
     same_as: str = ""
     lacks: str = ""
+    about: str = ""
     counted_as: str = ""
     family: int = 0
 
     @property
     def sort(self) -> Sort:
         """With which claims it is counted."""
-        if self.kind != "measured":
+        if self.kind in ("exact", "audit"):
             return self.kind
+        if self.kind == "not testable":
+            return "cost" if self.about == "cost" else "accuracy"
         if self.query == "exact":
             # How far arithmetic is right is measured; no model is trained for it.
             return "exact"
@@ -174,10 +178,11 @@ def _claim(entry: Mapping[str, Any], path: Path, family: int) -> Claim:
         raise UsageError(f"{path.name}: {label} is {entry['kind']} and needs a {needed}")
     if entry.get("whose", "paper") not in WHOSE:
         raise UsageError(f"{path.name}: {label} is of {entry['whose']!r}; use {', '.join(WHOSE)}")
-    if (entry["kind"] == "not testable") != (entry.get("lacks") in LACKS):
-        raise UsageError(
-            f"{path.name}: {label} lacks {entry.get('lacks')!r}; what is not testable lacks one of "
-            f"{', '.join(LACKS)}, all else nothing"
-        )
+    for name, known in (("lacks", LACKS), ("about", ABOUT)):
+        if (entry["kind"] == "not testable") != (entry.get(name) in known):
+            raise UsageError(
+                f"{path.name}: {label}: given {name} {entry.get(name)!r}; expected one of "
+                f"{', '.join(known)} for what is not testable, and nothing for all else"
+            )
     full = f"{entry['paper'].replace('_', '-')}-{entry['item']}-{entry['id']}"
     return Claim(**{**entry, "id": full, "family": family})

@@ -108,7 +108,9 @@ def region(tolerance: Mapping[str, Any], published: PrintedNumber) -> Region:
 
 
 class Precedence(NamedTuple):
-    """Of several comparisons that answer a claim the one with the largest decides it."""
+    """Of several comparisons that answer a claim the one with the largest decides it; of costs,
+    which each machine tells, there is `near` alone.
+    """
 
     enough: bool = False  # runs to conclude from
     alike: bool = False  # trained so; the rest decides nothing
@@ -195,8 +197,8 @@ class Verdict(Evidence):
 
         What is `exploratory` is said to be.
         """
-        if self.verdict == "not testable here":
-            return NOT_MEASURED if self.wants_records else self.claim.lacks or self.verdict
+        if self.wants_records:
+            return NOT_MEASURED
         more = [self.direction] * (self.verdict == "not reproduced" and bool(self.direction))
         more += self.shades
         return f"{self.verdict} ({', '.join(more)})" if more else self.verdict
@@ -205,7 +207,8 @@ class Verdict(Evidence):
     def shades(self) -> tuple[str, ...]:
         """What stands behind the verdict wherever it is shown."""
         equal = self.equal and not self.settled
-        return *[EXPLORATORY] * self.exploratory, *[EQUAL] * equal
+        lacks = filter(None, [self.claim.lacks])
+        return *lacks, *[EXPLORATORY] * self.exploratory, *[EQUAL] * equal
 
     @property
     def settled(self) -> bool:

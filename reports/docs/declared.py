@@ -25,10 +25,9 @@ from harness.experiments.tables import (
     tied,
     tied_on,
 )
-from harness.experiments.warnings import DECIDED
 from harness.json_file import read_toml
 from harness.train.task import gathered
-from reports.claims.declared import precedence_of
+from reports.claims.declared import precedence_of, says_otherwise
 from reports.claims.verdict import Precedence
 from reports.core.against import better_forms, is_form
 from reports.core.page import Shown, remark, says, table, together
@@ -50,7 +49,8 @@ DECIDES = (
     "Transformer. Of several comparisons of the same two on a corpus this is the one that decides: "
     "with equal training that did not end at a best last epoch rather than not, declared before "
     "its runs rather than exploratory, by a design file rather than a command (by one where none "
-    "is named), by today's common recipe, in the largest family. Sst5_phrases is sst5 with its "
+    "is named), by today's common recipe, in the largest family; what others that are counted so "
+    "say otherwise stands beside it. Sst5_phrases is sst5 with its "
     "phrases for training, and one test set. Intervals are of 95 % and allow for one comparison, "
     "verdicts for all of its family; the words of verdicts: "
     "[compare.md](../compare.md#what-is-printed-in-this-order)."
@@ -75,30 +75,27 @@ def lists(source: Source) -> list[tuple[str, str]]:
 
 
 def central(source: Source) -> tuple[str, str]:
-    """Whether MTSA is better than multi-head attention: the answer, and of each corpus why.
+    """Whether MTSA is better than multi-head attention, by corpus and form of MTSA; and why.
 
-    A sentence for each form of MTSA; a row for each form of either that were compared there.
+    The answer is of multi-head attention as it is, the why has a row for each of its forms, too.
     """
     asked: dict[tuple[str, int, str], list[tuple[Precedence, Comparison]]] = {}
     for family in source.conclusions:
         for c in family.comparisons:
             mine, other = form_of(c.first), form_of(c.second)
-            fits = mine in CENTRAL and is_form(other, BASELINE) and "[" not in c.task
+            fits = mine in CENTRAL and is_form(other, BASELINE)
             if fits and c.difference is not None and all(map(whole_words, c.runs)):
                 at = c.task, CENTRAL.index(mine), other
                 asked.setdefault(at, []).append((precedence_of(family, c, 0), c))
     best = {at: max(asked[at], key=itemgetter(0)) for at in sorted(asked)}
-    told: dict[str, dict[str, list[str]]] = {}
+    answers: dict[str, dict[str, str]] = {}
     rows = []
     for at, (rank, c) in best.items():
         forms = (form for _, form in better_forms(c.second, [c.task], source.conclusions))
         better = dict.fromkeys(form_of(form.first) for form in forms)
         notes = [f"a weak baseline here: better is {', '.join(better)}"] if better else []
-        early = [one for one in asked[at] if one[0].early and one[0].planned]
-        if early and not rank.early:
-            _, lost = max(early, key=itemgetter(0))
-            file, found = design_file(lost.design), lost.unit.told(lost.difference)
-            notes.append(f"declared in {file}: {found}, {'; '.join([lost.said, *lost.flaws])}")
+        beside, short = _beside_it(rank, c, asked[at])
+        notes += beside
         rows.append(_central(c, notes))
         if form_of(c.second) == BASELINE:
             others = [
@@ -106,26 +103,55 @@ def central(source: Source) -> tuple[str, str]:
                 for (task, mine, form), (_, other) in best.items()
                 if (task, mine) == at[:2] and form in better
             ]
-            weak = f" (a weak baseline{': ' * bool(others)}{', '.join(others)})" * bool(better)
-            of_form = told.setdefault(form_of(c.first), {})
-            of_form.setdefault(_said(c), []).append(c.task + weak)
-    answers = [
-        f"{form} against {BASELINE}: "
-        + "; ".join(f"{said} on {', '.join(tasks)}" for said, tasks in sorted(of_form.items()))
-        for form, of_form in told.items()
-    ]
+            weak = [f"a weak baseline{': ' * bool(others)}{', '.join(others)}"] * bool(better)
+            of_task = answers.setdefault(c.task, {"corpus": c.task, **dict.fromkeys(CENTRAL, "")})
+            told = filter(None, [_missing(c), *weak, *short])
+            of_task[form_of(c.first)] = Cell.of(_said(c), notes=tuple(told))
     why = together(table(rows, (0, 1, 2, 4, 5)), remark(DECIDES))
-    return text_of(says([f"{a}." for a in answers])), text_of(why)
+    return text_of(table(list(answers.values()), range(4))), text_of(why)
+
+
+def _beside_it(
+    rank: Precedence, c: Comparison, every: Sequence[tuple[Precedence, Comparison]]
+) -> tuple[list[str], list[str]]:
+    """Beside the comparison that decides: what is left of it, and what design files declared.
+
+    Where it is exploratory all of these that are enough to conclude from, else what is counted and
+    says otherwise. At length; and in short what says otherwise, or would without seen examples.
+    """
+    told = [said] if (said := _unseen(c)) else []
+    short = [*told]
+    for of_it, one in every:
+        differs = says_otherwise(of_it, one, c)
+        if not (differs or (of_it.enough and of_it.early and of_it.planned and not rank.early)):
+            continue
+        file, changed = design_file(one.design), _unseen(one)
+        said = "; ".join([one.said, *one.flaws, *filter(None, [changed])])
+        by = ", ".join(trained_with(one.runs))
+        told.append(f"declared in {file} ({by}): {one.unit.told(one.difference)}, {said}")
+        short += [f"in {file} {s}" for s in (one.said * differs, changed) if s]
+    return told, short
 
 
 def _said(c: Comparison) -> str:
-    return c.said + f" ({EXPLORATORY})" * (c.exploratory and c.verdict in DECIDED)
+    return f"{EXPLORATORY}: " * c.exploratory + c.said
+
+
+def _unseen(c: Comparison) -> str:
+    """What is said without test examples that stand in the training set, if it is otherwise."""
+    other = c.examples.verdict if c.examples is not None else ""
+    return f"without seen test examples {c.as_said(other)}" if other not in ("", c.verdict) else ""
+
+
+def _missing(c: Comparison) -> str:
+    """What an undecided comparison could have found."""
+    return c.sought.short(c.unit).strip(" ()") if c.sought is not None else ""
 
 
 def _central(c: Comparison, notes: Sequence[str]) -> dict[str, str]:
     better = "" if c.higher_is_better else ", lower is better"
     by = [*trained_with(c.runs), *filter(None, [design_file(c.design)])]
-    verdict = verdict_cell(c, behind=c.sought.short(c.unit) if c.sought is not None else "")
+    verdict = verdict_cell(c, behind=f" ({missing})" if (missing := _missing(c)) else "")
     return {
         "corpus": f"{c.task} ({c.metric}{better})",
         "form": form_of(c.first),

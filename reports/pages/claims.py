@@ -196,12 +196,11 @@ class Ledger(SourcePage):
             f"Wanted: {v.wanted}." if v.wanted else "",
         ]
         notes = [*elsewhere, " ".join(filter(None, asked))]
-        lacking = v.verdict == "not testable here"
         verdict = f"{v.verdict} ({', '.join(v.shades)})" if v.shades else v.verdict
         unlike = {one.said for one in others if one.settled and one.verdict != v.verdict}
         return {
             "verdict": Cell.of(
-                f"{v.verdict}: {v.said}" if lacking else verdict,
+                f"{v.verdict}: {v.said}" if v.wants_records else verdict,
                 strong=True,
                 notes=tuple(f"elsewhere {said}" for said in sorted(unlike)),
             ),
@@ -243,9 +242,11 @@ def _setup(v: Verdict) -> str:
     return "" if v.steps else v.claim.setup
 
 
-def _deciding(v: Verdict) -> tuple[bool, int]:
-    """Of one claim on several machines first the one that counts, and has most records."""
-    return bool(v.told_on), -len(v.keys)
+def _deciding(v: Verdict) -> tuple[bool, int, int]:
+    """Of one claim on several machines first the one that counts, of what is nearest to the
+    published form, with most records.
+    """
+    return bool(v.told_on), -v.precedence.near, -len(v.keys)
 
 
 def _conclusion(v: Verdict) -> str:

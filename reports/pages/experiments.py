@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 from harness.experiments.conclusion import Comparison, Conclusion
@@ -98,15 +99,16 @@ class Experiments(SourcePage):
 
     @cached_property
     def _every(self) -> list[dict[str, Any]]:
-        """Of every device; asked for by each piece of the page."""
+        """Of every device, corpus by corpus; asked for by each piece of the page."""
         find_page, known = page_of(self.source), known_beside(self.source)
-        return [
+        rows = (
             _row(one, known(one))
             | {"instead": instead}
             | {"device": device.made_on(one.runs), "page": find_page("comparison", one.key)}
             for device in self.source.devices
             for one, instead in zip(device.conclusions, _instead(device.conclusions), strict=True)
-        ]
+        )
+        return sorted(rows, key=itemgetter("task"))
 
 
 def _row(conclusion: Conclusion, more: Sequence[str]) -> dict[str, Any]:

@@ -331,6 +331,8 @@ def test_training_that_was_cut_off_keeps_a_verdict_from_being_counted() -> None:
     found = of_training(late, [*CEILING[:7], 0.7, 0.7, 0.7], margin=0.03)
     assert warned(f"unfinished training: {A} gained 4.00 points in its last 3 epochs", found)
     assert warned("more than the margin of 3.00 points", found)
+    assert (found.said, found.flaws) == ("better (not counted)", (f"{A} still gaining",))
+    assert found.sentence.startswith(f"{A} is better than {B} on trec (not counted: {A} still")
     assert not warned(f"{B} gained", found)
 
 

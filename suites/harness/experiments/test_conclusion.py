@@ -217,6 +217,10 @@ def test_few_seeds_are_only_described() -> None:
     assert {c.adjusted_p for c in found.comparisons} == {1.0}
     assert {cell for row in task_rows(found.comparisons) for cell in row[-3:-1]} == {""}
     assert {c.chances for c in found.comparisons} == {None}
+    assert found.sentences[0].endswith(": 4 descriptive only")
+    flawed = replace(found.comparisons[0], flaws=("14 and 10 steps",))
+    found = replace(found, comparisons=(flawed, *found.comparisons[1:]))
+    assert found.sentences[0].endswith(": 4 descriptive only (1 of unlike training)")
 
 
 def test_more_seeds_make_up_for_a_failed_run_and_for_no_unlike_training() -> None:

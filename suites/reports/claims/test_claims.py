@@ -232,9 +232,10 @@ UNTESTABLE = 'id = "x", statement = "X.", kind = "not testable", why = "w"'
         ('{ id = "x", statement = "X.", kind = "guessed" }', "x is 'guessed'"),
         ('{ id = "x", statement = "X.", kind = "not testable" }', "needs a why"),
         ('{ id = "x", statement = "X.", query = "" }', "needs a query"),
-        (f"{{ {UNTESTABLE} }}", "x lacks None; .* lacks one of hardware, data, not built"),
-        (f'{{ {UNTESTABLE}, lacks = "time" }}', "x lacks 'time'"),
-        ('{ id = "x", statement = "X.", lacks = "data" }', "x lacks 'data'; .* all else nothing"),
+        (f"{{ {UNTESTABLE} }}", "x: given lacks None; expected one of hardware, data, not built"),
+        (f'{{ {UNTESTABLE}, lacks = "time" }}', "x: given lacks 'time'"),
+        (f'{{ {UNTESTABLE}, lacks = "data" }}', "x: given about None; expected one of cost, acc"),
+        ('{ id = "x", statement = "X.", lacks = "data" }', "given lacks 'data'; .* nothing for"),
         ('{ id = "x", statement = "X.", whose = "nobody" }', "x is of 'nobody'; use paper"),
         ('{ id = "x", statement = "X.", same_as = "y" }', "is the same as y: no claim"),
         ('{ id = "x", statement = "X.", parameters = { second = "$B" } }', r"unknown name \$B"),
@@ -262,7 +263,7 @@ def test_names_fit_what_is_recorded() -> None:
 SOME = [
     claim("exact", "exact", "one", parameters={"check": "a"}),
     claim("exact", "exact", "two", parameters={"check": "b"}),
-    claim(kind="not testable", name="three", why="No data.", lacks="data"),
+    claim(kind="not testable", name="three", why="No data.", lacks="data", about="cost"),
     claim(
         "time_ratio",
         name="four",
@@ -294,10 +295,15 @@ def test_the_score_counts_every_claim_once_and_sums_no_kinds() -> None:
     assert score_lines(verdicts, {"d": "D"}) == [
         "audit: 1 reproduced",
         "exact: 1 reproduced, 1 not reproduced",
-        "cost: 1 reproduced",
+        "cost: 1 reproduced, 1 not testable here (data)",
         "accuracy: 1 not measured yet",
-        "not testable: 1 data",
     ]
+    several = score_lines(verdicts, {"d": "D", "e": "E"})
+    assert several[2:] == [
+        "cost, on D: 1 reproduced",
+        "cost, on none of these: 1 not testable here (data)",
+        "accuracy, on none of these: 1 not measured yet",
+    ], "what nobody can test is not told of each machine"
     assert [v.id for v in verdicts if v.failed_exactly] == ["two"]
     assert [v.verdict for v in verdicts] == [
         "reproduced",
@@ -329,7 +335,7 @@ def test_what_is_no_claim_of_the_paper_or_counted_already_is_told_and_not_counte
     assert len(verdicts) == len(SOME)
     found = score(verdicts, "d")
     assert found["exact"] == {"reproduced": 1}
-    assert "cost" not in found
+    assert found["cost"] == {"not testable here (data)": 1}
     failed = [v.id for v in verdicts if v.failed_exactly]
     assert failed == ["two"]  # an exact check that fails, fails
     told = {name: verdicts[1].as_json()[name] for name in change}
@@ -367,7 +373,8 @@ def test_without_records_audits_are_settled_all_the_same() -> None:
     found = score(verdicts)
     for sort, counts in found.items():
         assert sum(counts.values()) == sum(c.counted and c.sort == sort for c in CLAIMS)
-    assert {*found["cost"]} == {*found["exact"]} == {"not measured yet"}
+    assert {*found["exact"]} == {"not measured yet"}
+    assert {*found["cost"]} == {"not measured yet", "not testable here (not built)"}
     assert {v.claim.kind for v in verdicts if v.wants_records} == {"exact", "measured"}
     decided = {v.claim.kind for v in verdicts if v.verdict != "not testable here"}
     assert decided == {"audit"}

@@ -253,6 +253,10 @@ def test_growth_is_that_of_the_longest_sweep_of_the_preferred_name() -> None:
     ("found", "published", "tolerance", "direction"),
     [
         (1.2, 1.2, {"factor": 1.1}, "as published"),
+        # Reproduced, and yet beside what is printed.
+        (1.4, 1.2, {"factor": 1.5}, "less favourable"),
+        (1.05, 1.2, {"factor": 1.5}, "more favourable"),
+        (0.5, None, {"at_most": 1.0}, "as published"),
         (3.0, 1.2, {"factor": 1.5}, "less favourable"),
         (1.05, 2.4, {"factor": 1.5}, "more favourable"),
         (0.5, 2.4, {"factor": 1.5}, "opposite"),

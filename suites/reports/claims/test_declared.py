@@ -19,9 +19,11 @@ from reports.claims.verdict import Verdict
 from reports.core.source import DeviceRecords
 from suites.reports.claims.conftest import ABOVE, ASKED, accuracy, devices, judged
 from suites.support.comparisons import B, design, family, runs
+from suites.support.declared import planned
 from suites.support.domains import SEEDS, TASKS, averages, reviewed, value
 from suites.support.made_up_records import claim
 
+A = "mtsa_released.fused"
 OTHERS = ["disa.plain", "bi_lstm.packed", "none.fused", "multi_cnn.conv", "msmsa.windowed"]
 
 
@@ -180,6 +182,23 @@ def test_what_was_declared_of_another_form_is_told_beside() -> None:
     assert other.startswith(concluded[1].sentence)
     assert "difference -8.00 points [" in other
     assert "In another form" not in accuracy(records, first="mtsa_released").reason
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_what_a_design_file_declared_too_and_says_otherwise_is_told_beside(early: bool) -> None:
+    """By another recipe; what was not declared before its runs is not told."""
+    whole = {**family([A, *OTHERS], ["trec"]), "plan": planned("six.toml")}
+    records = [whole, *({**r, "plan": whole["plan"]["sha256"]} for r in trained(A, *OTHERS))]
+    assert "Declared too" not in accuracy(records).reason
+    own = {**design(6, A), "question": "paper's", "plan": planned("paper.toml")}
+    more = {"recipe": {"width": 600}, "plan": own["plan"]["sha256"] if early else "other"}
+    beside = apart([own, *trained(A)])
+    beside[1:] = [{**r, **more} for r in beside[1:]]
+    found = accuracy([*records, *beside])
+    assert found.verdict == "undecided"
+    _, _, too = found.reason.partition(". Declared too: ")
+    assert too.startswith(f"{A} is better than {B} on trec: ") == early
+    assert ("judged in paper.toml" in too) == early
 
 
 def test_by_what_it_was_trained_is_told_as_the_runs_have_it() -> None:

@@ -163,7 +163,7 @@ def test_shares_of_what_is_selected() -> None:
     for i, r in enumerate(records):
         r["selected"]["heads"] += 0.01 * i
     v = judged("selected_shares", records, **where)
-    assert v.verdict == "reproduced"
+    assert v.said == "reproduced (exploratory)", "no design asked for it"
     assert v.value == pytest.approx(17.5)
     assert "detectable" not in v.reason
     wider = list(trained("resan.gathered", SEEDS, selected=(0.6, 0.4), width=600))
@@ -176,7 +176,9 @@ def test_shares_of_what_is_selected() -> None:
         r["selected"]["heads"] += 0.01 * (i % 3 - 1)
     none = judged("selected_shares", level, **where)
     assert none.verdict == "undecided"
-    assert re.search(r", 6 seeds \(detectable \d\.\d\d points; .*\)\.$", none.reason), none.reason
+    assert re.search(r", 6 seeds \(detectable \d\.\d\d points; .*\); declared", none.reason), (
+        none.reason
+    )
     assert judged("selected_shares", runs(0.0), **where).wants_records
 
 

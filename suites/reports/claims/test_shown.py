@@ -300,6 +300,20 @@ def test_a_claim_has_one_row_and_what_another_machine_settles_otherwise_stands_i
     assert (reproduced, lost) == ("1", "1 (1 less favourable)"), "the time, and the memory"
 
 
+def test_what_is_nearest_to_the_published_form_fills_the_row(tmp_path: Path) -> None:
+    """Before what has more readings."""
+    far = [case("mtsa.fused", 64, heads=2), BASE]
+    write(tmp_path, "Far", [*timed(dict.fromkeys(far, 1.0)), *peaks({c: [9.0] * 5 for c in far})])
+    write(tmp_path, "Near", some())
+    ledger = Ledger.begin(journal=str(tmp_path), out="", page="claims")
+    lines = ledger.of_paper("mtsa").plain.splitlines()
+    (row,) = (line for line in lines if "MTSA needs 1.2x the memory" in line)
+    told, _, other = row.partition("<br>Far")
+    assert "120 MiB and 100 MiB; 3 readings). (Near" in told
+    assert "mtsa.fused 2h" in other
+    assert "5 readings" in other
+
+
 def test_how_several_claims_were_measured_is_said_once(page: tuple[Ledger, Path]) -> None:
     plain = page[0].of_paper("mtsa").plain
     setup = next(c.setup for c in load_claims() if c.id.endswith("mtsa-2-multi-head"))

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
+from harness.experiments.examples import ByExamples
 from harness.train.task import tasks_named
 from reports.core.source import Source
 from reports.docs import declared, reached
 from reports.docs.plain import text_of
 from suites.reports.conftest import on
 from suites.support.comparisons import HIGH, LOW, A, B, family, run
-from suites.support.declared import compared, planned
+from suites.support.declared import COMMON, compared, planned
 from suites.support.domains import reviewed
 
 LSTM, NONE = "bi_lstm.packed", "none.fused"
@@ -56,11 +57,15 @@ def test_what_decides_between_mtsa_and_multi_head_has_a_row_per_corpus_and_form(
         compared("peer", models=[LSTM, other], plan=planned("peer.toml")),
     ]
     answer, why = declared.central(on(source, *found))
-    assert answer.splitlines()[::2] == [
-        "mtsa_released against multi_head: better (exploratory) on trec.",
-        "mtsa against multi_head: better on trec.",
+    variant = "mirrored_summation[k=3]"
+    assert answer.splitlines() == [
+        "| corpus | mtsa_released | mtsa | mtsa_nmt |",
+        "| --- | --- | --- | --- |",
+        f"| {variant} | better |  |  |",
+        "| trec | exploratory: better | better |  |",
     ]
-    _, _, *rows, _, how = why.splitlines()
+    _, _, first, *rows, _, how = why.splitlines()
+    assert first.startswith(f"| {variant} (accuracy) | mtsa_released | multi_head | ")
     assert [row.split(" | ")[:3] for row in rows] == [
         ["| trec (accuracy)", "mtsa_released", "multi_head"],
         ["| trec (accuracy)", "mtsa_released", "multi_head[positions=none]"],
@@ -86,16 +91,79 @@ def test_a_result_that_was_declared_and_is_not_counted_stands_beside_one_that_is
         compared("form", models=[relu, other], plan=planned("form.toml")),
     ]
     answer, why = declared.central(on(source, *found))
-    said = "mtsa_released against multi_head: better (exploratory) on trec (a weak baseline{})."
-    assert answer == said.format("")
+    said = "| trec | exploratory: better<br>a weak baseline{} |  |  |"
+    assert answer.splitlines()[2:] == [said.format("")]
     found.append(compared("relu", models=[mine, relu], first=LOW, second=HIGH))
-    more, _ = declared.central(on(source, *found))
-    assert more == said.format(": worse (exploratory) against multi_head_relu")
-    (row,) = (line for line in why.splitlines() if "mtsa_released |" in line)
-    weak, declared_one = row.split("<br>")[1:3]
+    wide = {**COMMON, "width": 600}
+    design: dict[str, Any] = {"models": [mine, other], "plan": planned("again.toml")}
+    found.append(compared("again", wide, steps=14, **design))
+    more, why = declared.central(on(source, *found))
+    weak = ": exploratory: worse against multi_head_relu"
+    assert more.splitlines()[2:] == [said.format(weak)]
+    (row,) = (line for line in why.splitlines() if "mtsa_released | multi_head |" in line)
+    weak, *both = row.split("<br>")[1:4]
     assert weak == "a weak baseline here: better is multi_head_relu"
-    assert declared_one.startswith("declared in early.toml: +")
-    assert "better (not counted); 14 and 10 steps | " in declared_one
+    for file, one in zip(("early", "again"), both, strict=True):
+        assert one.startswith(f"declared in {file}.toml (common")
+        assert "better (not counted); 14 and 10 steps" in one
+
+
+def test_a_counted_result_that_says_otherwise_stands_beside_the_one_that_decides(
+    source: Source,
+) -> None:
+    """By another recipe, and declared by a design file before its runs, as that is."""
+    models = ["mtsa_released.fused", "multi_head.sdpa"]
+    wide: dict[str, Any] = {"recipe": {**COMMON, "width": 600}, "first": LOW, "second": HIGH}
+    here = on(
+        source,
+        compared("common", models=models, plan=planned("common.toml")),
+        compared("wide", models=models, plan=planned("wide.toml"), **wide),
+        compared("more", {**COMMON, "width": 900}, models=models, plan=planned("more.toml")),
+    )
+    answer, why = declared.central(here)
+    assert answer.splitlines()[2:] == ["| trec | better<br>in wide.toml worse |  |  |"]
+    assert "| better<br>declared in wide.toml (common, width=600, top10k_100d_int8): -10.00" in why
+    assert "more.toml" not in why, "it says the same"
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_the_answer_tells_what_is_left_of_it_without_seen_examples(
+    source: Source, counted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the comparison that decides, and of one that was declared and is not counted."""
+    mine, other = "mtsa_released.fused", "multi_head.sdpa"
+    steps = 10 if counted else 14
+    early = compared("early", models=[mine, other], plan=planned("early.toml"), steps=steps)
+    here = on(source, early, compared("late", models=[mine, other], late=True))
+    unseen = ByExamples((), (), 1, 9, "undecided", None, (), (), None)
+    told_of = [
+        replace(
+            one,
+            comparisons=tuple(
+                replace(c, examples=None if c.exploratory else unseen) for c in one.comparisons
+            ),
+        )
+        for one in here.conclusions
+    ]
+    monkeypatch.setattr(Source, "conclusions", told_of)
+    answer, why = declared.central(here)
+    (row,) = answer.splitlines()[2:]
+    told = "without seen test examples undecided"
+    if counted:
+        assert row == f"| trec | better<br>{told} |  |  |"
+    else:
+        assert row == f"| trec | exploratory: better<br>in early.toml {told} |  |  |"
+        assert f"better (not counted); 14 and 10 steps; {told} | " in why
+
+
+def test_the_answer_tells_what_an_undecided_comparison_could_have_found(source: Source) -> None:
+    models = ["mtsa.fused", "multi_head.sdpa"]
+    alike = compared("a", models=models, first=LOW, second=[*LOW[1:], LOW[0]])
+    answer, why = declared.central(on(source, alike))
+    (row,) = answer.splitlines()[2:]
+    missing = row.partition("| undecided<br>")[2].partition(" | ")[0]
+    assert missing.startswith("detectable ")
+    assert f"undecided ({missing})" in why
 
 
 def test_every_warning_can_be_read(source: Source) -> None:

@@ -61,6 +61,16 @@ def test_the_list_of_experiments_says_by_which_recipe_and_vectors(
         assert ">5 seeds</td>" in shown
 
 
+def test_the_list_of_experiments_is_by_corpus(tmp_path: Path, source: Source) -> None:
+    tasks = ["trec", "cr", "trec", "cr"]
+    each = [
+        {**design(task=task), "key": f"{at}", "question": f"{at}"} for at, task in enumerate(tasks)
+    ]
+    trained = [[*runs(A, HIGH, task), *runs(B, LOW, task)] for task in ("trec", "cr")]
+    rows = Experiments(on(source, each, *trained), Output(tmp_path, "page")).rows()
+    assert [row["task"] for row in rows] == sorted(tasks)
+
+
 def test_the_list_of_experiments_says_what_is_left_without_seen_examples(
     tmp_path: Path, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
