@@ -13,7 +13,7 @@ import pandas as pd
 
 from harness.records.ratios import TELLING, block_ratios, says_nothing
 from harness.stats import ratio_interval
-from reports.claims.device import DeviceFrames, alternatives, not_measured, same_form
+from reports.claims.device import DeviceFrames, alternatives, not_measured, parse, same_form
 from reports.claims.printed import size_text
 from reports.claims.record import Claim
 from reports.claims.verdict import Answer, Evidence, Precedence
@@ -52,7 +52,8 @@ def _pairs(claim: Claim, device: DeviceFrames) -> Iterator[tuple[int, tuple[str,
         ]
         for side, only in (("first", {}), ("second", own))
     )
-    for (at, one), (behind, other) in itertools.product(firsts, seconds):
+    pairs = itertools.product(firsts, seconds)
+    for (at, one), (behind, other) in sorted(pairs, key=lambda both: both[0][0] + both[1][0]):
         mine, theirs = (str(device.by_case[case]["name"].iloc[0]) for case in (one, other))
         if one != other and same_form(mine, theirs, p["first"]):
             yield -(at + behind), (one, other)
@@ -71,12 +72,12 @@ def _ratio(
     found: Callable[[DeviceFrames, str, str], Evidence | None],
 ) -> Evidence:
     """What is found of the first pair of cases that both were measured, and are verified."""
-    failed = ""
+    failed, nearest = "", 0
     for near, pair in _pairs(claim, device):
         rows = pd.concat([device.by_case[case] for case in pair])
         bad = rows[rows["status"] != "ok"]
         if len(bad):
-            failed = f"{bad['name'].iloc[0]}: {bad['status'].iloc[0]}"
+            failed, nearest = f"{bad['name'].iloc[0]}: {bad['status'].iloc[0]}", near
             continue
         if (one := found(device, *pair)) is None:
             failed = ""
@@ -88,7 +89,8 @@ def _ratio(
             return replace(one, reason=f"{over}: {fault}.", keys=keys, answer="undecided")
         return replace(one, reason=f"{over}: {one.reason}", keys=keys)
     if failed:
-        return Evidence(reason=f"{failed}: no ratio.", answer="undecided")
+        said = f"{failed}: no ratio."
+        return Evidence(reason=said, answer="undecided", precedence=Precedence(near=nearest))
     p = claim.parameters
     names = [alternatives(p[side])[0] for side in ("first", "second")]
     what = f"no {names[0]} beside {names[1]} at batch {p['batch']}, N = {p['length']}"
@@ -206,8 +208,15 @@ def slope(claim: Claim, device: DeviceFrames) -> Evidence:
         said += f"; fewer than the {LEAST_READINGS} readings that a verdict needs"
     else:
         answer = None
-    keys = device.keys(*cases, kinds=kinds)
-    return Evidence(fit.slope, low, high, f"{said}.", keys, answer=answer)
+    keys = device.keys(*used, kinds=kinds)
+    near = Precedence(near=-_place(claim, group.iloc[0]))
+    return Evidence(fit.slope, low, high, f"{said}.", keys, answer=answer, precedence=near)
+
+
+def _place(claim: Claim, row: pd.Series) -> int:
+    """Which of the names on the claim's first side a row is of, the preferred is 0."""
+    names = map(parse, alternatives(claim.parameters["first"]))
+    return [one.fits(str(row["name"]), int(row["heads"])) for one in names].index(True)
 
 
 def _no_sweep(claim: Claim) -> Evidence:

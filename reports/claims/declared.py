@@ -7,6 +7,7 @@ from dataclasses import replace
 from operator import itemgetter
 
 from harness.experiments.conclusion import Comparison, Conclusion
+from harness.experiments.model import form_of
 from harness.experiments.preregistration import design_file
 from harness.experiments.replicates import unit_of
 from harness.experiments.warnings import selecting_everything
@@ -14,7 +15,7 @@ from harness.train.task import by_common_recipe
 from reports.claims.device import DeviceFrames, Record, alternatives, first_fitting, same_form
 from reports.claims.record import Claim
 from reports.claims.verdict import EQUAL, Answer, Evidence, Precedence, of_difference
-from reports.core.against import outdone
+from reports.core.against import TURNED, outdone
 from reports.core.printed_values import printed_accuracy
 from reports.core.recipes import recipe_text, whole_words
 from reports.core.style import mechanism_of
@@ -57,10 +58,12 @@ def declared_for(claim: Claim, device: DeviceFrames) -> list[Declared]:
 
 def says_otherwise(rank: Precedence, c: Comparison, decides: Comparison) -> bool:
     """Whether a comparison is counted, was declared by a design file before its runs, and has
-    another verdict than the one that decides.
+    another verdict than the one that decides, of the same two models either way round.
     """
+    turned = form_of(c.first) != form_of(decides.first)
+    verdict = TURNED.get(c.verdict, c.verdict) if turned else c.verdict
     counted = rank.enough and rank.alike and rank.early and rank.planned
-    return counted and c.verdict != decides.verdict
+    return counted and verdict != decides.verdict
 
 
 def precedence_of(family: Conclusion, c: Comparison, behind: int) -> Precedence:
@@ -125,7 +128,7 @@ def by_design(
     beside = (*beside_printed(c.task, c.metric, means), *weak, *beside)
     said = ["; ".join([_said(family, c), *whole, *beside])]
     for whose, other, *_ in others:
-        alike = (other.first, other.second) == (c.first, c.second)
+        alike = {*map(form_of, (other.first, other.second))} == {*map(form_of, (c.first, c.second))}
         head = "Declared too" if alike else "In another form"
         said.append(f"{head}: {_said(whose, other)}")
     void = bool(c.flaws or whole or c.verdict in UNDECIDABLE)

@@ -23,6 +23,7 @@ from reports.claims.printed import (
 from reports.claims.record import SORTS, Claim, Sort, load_claims
 from reports.claims.verdict import (
     ANSWERS,
+    AS_PUBLISHED,
     NOT_MEASURED,
     RATIOS,
     Answer,
@@ -252,10 +253,11 @@ def _direction(
     if answer not in ("reproduced", "not reproduced") or (holds and claim.whose == "ours"):
         return ""
     beside = evidence.low > printed.high or evidence.high < printed.low
+    beside = beside and size_text(evidence.value) != size_text(printed.value)
     if holds and (
         claim.query == "slope" or not beside
     ):  # a law, and no number, is published of one
-        return "as published"
+        return AS_PUBLISHED
     if wanted is None:
         return ""
     middle = 1.0 if claim.query in RATIOS else 0.0

@@ -16,6 +16,7 @@ Answer = Literal["reproduced", "not reproduced", "undecided", "not testable here
 ANSWERS: tuple[Answer, ...] = get_args(Answer)
 RATIOS = ("time_ratio", "memory_ratio", "epoch_ratio")
 """Queries whose answer is a ratio of costs."""
+AS_PUBLISHED = "as published"
 NOT_MEASURED = "not measured yet"
 """How the reason of a verdict begins that a command could change."""
 
@@ -193,13 +194,13 @@ class Verdict(Evidence):
 
     @property
     def said(self) -> str:
-        """The verdict, with the direction of what is not reproduced, or with what is lacking.
+        """The verdict, with the direction of what is beside the published, or with what is lacking.
 
         What is `exploratory` is said to be.
         """
         if self.wants_records:
             return NOT_MEASURED
-        more = [self.direction] * (self.verdict == "not reproduced" and bool(self.direction))
+        more = [self.direction] * (self.settled and self.direction not in ("", AS_PUBLISHED))
         more += self.shades
         return f"{self.verdict} ({', '.join(more)})" if more else self.verdict
 

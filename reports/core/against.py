@@ -32,6 +32,9 @@ from reports.core.recipes import trained_with, unlike_common
 from reports.core.style import mechanism_of
 from reports.core.trained import ModelRuns, TaskRuns, folds_of
 
+TURNED = {"better": "worse", "worse": "better"}
+"""What a verdict becomes where its sides change places; others stay."""
+
 
 @dataclass(frozen=True)
 class Against:
@@ -218,7 +221,7 @@ def _turned(c: Comparison) -> Comparison:
         second=c.first,
         values=tuple((number, second, first) for number, first, second in c.values),
         difference=d and replace(d, difference=-d.difference, low=-d.high, high=-d.low),
-        verdict={"better": "worse", "worse": "better"}.get(c.verdict, c.verdict),
+        verdict=TURNED.get(c.verdict, c.verdict),
     )
 
 

@@ -25,8 +25,9 @@ from harness.experiments.tables import (
     tied,
     tied_on,
 )
+from harness.experiments.warnings import DECIDED
 from harness.json_file import read_toml
-from harness.train.task import gathered
+from harness.train.task import gathered, known_tasks
 from reports.claims.declared import precedence_of, says_otherwise
 from reports.claims.verdict import Precedence
 from reports.core.against import better_forms, is_form
@@ -49,8 +50,9 @@ DECIDES = (
     "Transformer. Of several comparisons of the same two on a corpus this is the one that decides: "
     "with equal training that did not end at a best last epoch rather than not, declared before "
     "its runs rather than exploratory, by a design file rather than a command (by one where none "
-    "is named), by today's common recipe, in the largest family; what others that are counted so "
-    "say otherwise stands beside it. Sst5_phrases is sst5 with its "
+    "is named), by today's common recipe if one is, in the largest family. Beside it stand other "
+    "counted comparisons of a design file with another verdict; beside an exploratory one all that "
+    "a design file declared, counted or not. Sst5_phrases is sst5 with its "
     "phrases for training, and one test set. Intervals are of 95 % and allow for one comparison, "
     "verdicts for all of its family; the words of verdicts: "
     "[compare.md](../compare.md#what-is-printed-in-this-order)."
@@ -75,7 +77,7 @@ def lists(source: Source) -> list[tuple[str, str]]:
 
 
 def central(source: Source) -> tuple[str, str]:
-    """Whether MTSA is better than multi-head attention, by corpus and form of MTSA; and why.
+    """Whether MTSA is better than multi-head attention, by task and form of MTSA; and why.
 
     The answer is of multi-head attention as it is, the why has a row for each of its forms, too.
     """
@@ -87,28 +89,45 @@ def central(source: Source) -> tuple[str, str]:
             if fits and c.difference is not None and all(map(whole_words, c.runs)):
                 at = c.task, CENTRAL.index(mine), other
                 asked.setdefault(at, []).append((precedence_of(family, c, 0), c))
-    best = {at: max(asked[at], key=itemgetter(0)) for at in sorted(asked)}
+    order = sorted(asked, key=lambda at: (at[0].partition("[")[0], len(at[0]), at))
+    best = {at: max(asked[at], key=itemgetter(0)) for at in order}
     answers: dict[str, dict[str, str]] = {}
+    decided: dict[str, list[str]] = {}
     rows = []
     for at, (rank, c) in best.items():
-        forms = (form for _, form in better_forms(c.second, [c.task], source.conclusions))
-        better = dict.fromkeys(form_of(form.first) for form in forms)
-        notes = [f"a weak baseline here: better is {', '.join(better)}"] if better else []
-        beside, short = _beside_it(rank, c, asked[at])
-        notes += beside
-        rows.append(_central(c, notes))
-        if form_of(c.second) == BASELINE:
-            others = [
-                f"{_said(other)} against {form}"
-                for (task, mine, form), (_, other) in best.items()
-                if (task, mine) == at[:2] and form in better
-            ]
-            weak = [f"a weak baseline{': ' * bool(others)}{', '.join(others)}"] * bool(better)
-            of_task = answers.setdefault(c.task, {"corpus": c.task, **dict.fromkeys(CENTRAL, "")})
-            told = filter(None, [_missing(c), *weak, *short])
-            of_task[form_of(c.first)] = Cell.of(_said(c), notes=tuple(told))
-    why = together(table(rows, (0, 1, 2, 4, 5)), remark(DECIDES))
-    return text_of(table(list(answers.values()), range(4))), text_of(why)
+        better: dict[str, str] = {}
+        for _, form in better_forms(c.second, [c.task], source.conclusions):
+            better.setdefault(form_of(form.first), _said(form))
+        ahead = ", ".join(f"{form} ({said})" for form, said in better.items())
+        told, short = _beside_it(rank, c, asked[at])
+        weak = [f"a weak baseline here: ahead of it {ahead}"] * bool(better)
+        rows.append(_central(c, [*weak, *told, *_untold(c)]))
+        if form_of(c.second) != BASELINE:
+            continue
+        to = {form: one for (task, mine, form), (_, one) in best.items() if (task, mine) == at[:2]}
+        others = [
+            f"{_said(to[form])} against {form}" if form in to else f"not compared with {form}"
+            for form in better
+        ]
+        weak = [f"a weak baseline: {', '.join(others)}"] * bool(better)
+        notes = filter(None, [_missing(c), *c.flaws * (c.said != c.verdict), *weak, *short])
+        of_task = answers.setdefault(c.task, {"task": _task(c), **dict.fromkeys(CENTRAL, "")})
+        of_task[form_of(c.first)] = Cell.of(
+            f"{_said(c)}, {c.unit.told(c.difference)}", notes=tuple(notes)
+        )
+        if c.verdict in DECIDED and not (c.exploratory or c.flaws):
+            where = c.task + " (a weak baseline)" * bool(better)
+            decided.setdefault(form_of(c.first), []).append(f"{c.verdict} on {where}")
+    counted = "; ".join(
+        f"{form} is {', '.join(decided[form])}" for form in CENTRAL if form in decided
+    )
+    head = f"Of what decides, declared before its runs and counted: {counted or 'nothing'}."
+    answer = together(says([head]), table(list(answers.values()), range(4)))
+    return text_of(answer), text_of(together(table(rows, (0, 1, 2, 4, 5)), remark(DECIDES)))
+
+
+def _task(c: Comparison) -> str:
+    return f"{c.task} ({c.metric}{'' if c.higher_is_better else ', lower is better'})"
 
 
 def _beside_it(
@@ -117,19 +136,19 @@ def _beside_it(
     """Beside the comparison that decides: what is left of it, and what design files declared.
 
     Where it is exploratory all of these that are enough to conclude from, else what is counted and
-    says otherwise. At length; and in short what says otherwise, or would without seen examples.
+    says otherwise. At length, and in short.
     """
     told = [said] if (said := _unseen(c)) else []
     short = [*told]
     for of_it, one in every:
-        differs = says_otherwise(of_it, one, c)
-        if not (differs or (of_it.enough and of_it.early and of_it.planned and not rank.early)):
+        enough = of_it.enough and of_it.early and of_it.planned
+        if one is c or not (says_otherwise(of_it, one, c) or (enough and not rank.early)):
             continue
-        file, changed = design_file(one.design), _unseen(one)
-        said = "; ".join([one.said, *one.flaws, *filter(None, [changed])])
-        by = ", ".join(trained_with(one.runs))
-        told.append(f"declared in {file} ({by}): {one.unit.told(one.difference)}, {said}")
-        short += [f"in {file} {s}" for s in (one.said * differs, changed) if s]
+        file, changed = design_file(one.design), [*filter(None, [_unseen(one)])]
+        by, found = ", ".join(trained_with(one.runs)), one.unit.told(one.difference)
+        said = "; ".join([one.said, *one.flaws, *changed])
+        told.append(f"declared in {file} ({by}): {found}, {said}")
+        short.append("; ".join([f"{file}: {one.said}, {found}", *changed]))
     return told, short
 
 
@@ -143,17 +162,23 @@ def _unseen(c: Comparison) -> str:
     return f"without seen test examples {c.as_said(other)}" if other not in ("", c.verdict) else ""
 
 
+def _untold(c: Comparison) -> list[str]:
+    """That nothing is known of it without such examples, where there may be some."""
+    known = c.examples is not None and c.examples.verdict
+    read = any(one.files for one in known_tasks(c.task))
+    return ["without seen test examples not told: no predictions"] * (read and not known)
+
+
 def _missing(c: Comparison) -> str:
     """What an undecided comparison could have found."""
     return c.sought.short(c.unit).strip(" ()") if c.sought is not None else ""
 
 
 def _central(c: Comparison, notes: Sequence[str]) -> dict[str, str]:
-    better = "" if c.higher_is_better else ", lower is better"
     by = [*trained_with(c.runs), *filter(None, [design_file(c.design)])]
     verdict = verdict_cell(c, behind=f" ({missing})" if (missing := _missing(c)) else "")
     return {
-        "corpus": f"{c.task} ({c.metric}{better})",
+        "task": _task(c),
         "form": form_of(c.first),
         "against": form_of(c.second),
         "difference": c.unit.told(c.difference),

@@ -253,7 +253,8 @@ def test_growth_is_that_of_the_longest_sweep_of_the_preferred_name() -> None:
     ("found", "published", "tolerance", "direction"),
     [
         (1.2, 1.2, {"factor": 1.1}, "as published"),
-        # Reproduced, and yet beside what is printed.
+        (1.2, 1.1999, {"factor": 1.1}, "as published"),
+        # Reproduced, and yet beside what is printed, which the score tells.
         (1.4, 1.2, {"factor": 1.5}, "less favourable"),
         (1.05, 1.2, {"factor": 1.5}, "more favourable"),
         (0.5, None, {"at_most": 1.0}, "as published"),
@@ -278,6 +279,7 @@ def test_whom_a_ratio_of_costs_favours(
     records = times(found, noise=0.05 if not direction else 0.002)
     v = judged("time_ratio", records, tolerance, published, **TIME)
     assert v.direction == direction, (v.verdict, v.reason)
+    assert (f" ({direction})" in v.said) == (direction not in ("", "as published"))
     assert v.hardware == "another class"
 
 

@@ -14,8 +14,9 @@ from scipy import stats
 from harness.experiments.conclusion import Comparison, conclude
 from harness.experiments.examples import ByExamples
 from harness.train.task import task
+from reports.claims.declared import says_otherwise
 from reports.claims.ledger import ledger, score
-from reports.claims.verdict import Verdict
+from reports.claims.verdict import Precedence, Verdict
 from reports.core.source import DeviceRecords
 from suites.reports.claims.conftest import ABOVE, ASKED, accuracy, devices, judged
 from suites.support.comparisons import B, design, family, runs
@@ -199,6 +200,18 @@ def test_what_a_design_file_declared_too_and_says_otherwise_is_told_beside(early
     _, _, too = found.reason.partition(". Declared too: ")
     assert too.startswith(f"{A} is better than {B} on trec: ") == early
     assert ("judged in paper.toml" in too) == early
+
+
+@pytest.mark.parametrize("turned", [True, False])
+def test_the_same_two_models_the_other_way_round_say_the_same(turned: bool) -> None:
+    """Of a comparison with its sides exchanged the opposite verdict is the same answer."""
+    record = design(6, A)
+    c = conclude(record, [record, *trained(A)]).comparisons[0]
+    other = replace(c, first=c.second, second=c.first, verdict="worse") if turned else c
+    rank = Precedence(enough=True, alike=True, early=True, planned=True)
+    assert not says_otherwise(rank, other, c)
+    assert says_otherwise(rank, replace(other, verdict="undecided"), c)
+    assert says_otherwise(rank, replace(other, verdict=c.verdict), c) == turned
 
 
 def test_by_what_it_was_trained_is_told_as_the_runs_have_it() -> None:

@@ -253,7 +253,7 @@ def test_a_row_and_the_score_name_the_machine_that_made_the_runs(
     assert f"({far}, {len(measured.keys)} runs)" in row
     score = ledger.score().plain.splitlines()
     (line,) = (line for line in score if line.startswith(f"accuracy, on {far}: "))
-    assert line.endswith(": 1 reproduced (exploratory)")
+    assert line.endswith(": 1 reproduced (more favourable, exploratory)")
 
 
 def test_what_another_machine_decides_is_told_and_counted_in_no_table(
@@ -312,6 +312,18 @@ def test_what_is_nearest_to_the_published_form_fills_the_row(tmp_path: Path) -> 
     assert "120 MiB and 100 MiB; 3 readings). (Near" in told
     assert "mtsa.fused 2h" in other
     assert "5 readings" in other
+
+
+def test_of_growth_too_the_nearest_form_fills_the_row(tmp_path: Path) -> None:
+    lengths = (128, 256, 512)
+    for machine, form, more in (("Far", "disa.chunked", [1024]), ("Near", "disa.broadcast", [])):
+        times = {case(form, n): float(n**2) for n in (*lengths, *more)}
+        write(tmp_path, machine, [*timed(times)])
+    ledger = Ledger.begin(journal=str(tmp_path), out="", page="claims")
+    lines = ledger.of_paper("mtsa").plain.splitlines()
+    (row,) = (line for line in lines if "DiSA's time grows as n^2 d" in line)
+    told, _, other = row.partition("<br>Far")
+    assert ("disa.broadcast, time" in told, "disa.chunked, time" in other) == (True, True)
 
 
 def test_how_several_claims_were_measured_is_said_once(page: tuple[Ledger, Path]) -> None:

@@ -57,12 +57,17 @@ def test_what_decides_between_mtsa_and_multi_head_has_a_row_per_corpus_and_form(
         compared("peer", models=[LSTM, other], plan=planned("peer.toml")),
     ]
     answer, why = declared.central(on(source, *found))
-    variant = "mirrored_summation[k=3]"
-    assert answer.splitlines() == [
-        "| corpus | mtsa_released | mtsa | mtsa_nmt |",
+    variant, gain = "mirrored_summation[k=3]", "+10.00 [+8.48, +11.52] points"
+    head, _, *answers = answer.splitlines()
+    assert head == (
+        "Of what decides, declared before its runs and counted: mtsa_released is better on "
+        f"{variant}; mtsa is better on trec."
+    )
+    assert answers == [
+        "| task | mtsa_released | mtsa | mtsa_nmt |",
         "| --- | --- | --- | --- |",
-        f"| {variant} | better |  |  |",
-        "| trec | exploratory: better | better |  |",
+        f"| {variant} (accuracy) | better, {gain} |  |  |",
+        f"| trec (accuracy) | exploratory: better, {gain} | better, {gain} |  |",
     ]
     _, _, first, *rows, _, how = why.splitlines()
     assert first.startswith(f"| {variant} (accuracy) | mtsa_released | multi_head | ")
@@ -75,9 +80,18 @@ def test_what_decides_between_mtsa_and_multi_head_has_a_row_per_corpus_and_form(
     ]
     assert "exploratory: better" in rows[0]
     assert "early.toml" in rows[3]
+    untold = "without seen test examples not told: no predictions"
+    assert [untold in row for row in (first, *rows)] == [False, *[True] * 5], (
+        "made-up data has none"
+    )
     assert "exploratory" not in rows[3]
     assert not any("declared in" in row for row in rows), "what is shown was, or nothing was before"
     assert "compare.md#" in how
+
+
+def _answers(text: str) -> list[str]:
+    """The rows of the table."""
+    return text.splitlines()[4:]
 
 
 def test_a_result_that_was_declared_and_is_not_counted_stands_beside_one_that_is(
@@ -91,18 +105,23 @@ def test_a_result_that_was_declared_and_is_not_counted_stands_beside_one_that_is
         compared("form", models=[relu, other], plan=planned("form.toml")),
     ]
     answer, why = declared.central(on(source, *found))
-    said = "| trec | exploratory: better<br>a weak baseline{} |  |  |"
-    assert answer.splitlines()[2:] == [said.format("")]
+    gain = "+10.00 [+8.48, +11.52] points"
+    cell = (
+        f"| trec (accuracy) | exploratory: better, {gain}<br>a weak baseline: {{}} multi_head_relu"
+        f"<br>early.toml: better (not counted), {gain}{{}} |  |  |"
+    )
+    assert _answers(answer) == [cell.format("not compared with", "")]
+    assert answer.startswith("Of what decides, declared before its runs and counted: nothing.")
     found.append(compared("relu", models=[mine, relu], first=LOW, second=HIGH))
     wide = {**COMMON, "width": 600}
     design: dict[str, Any] = {"models": [mine, other], "plan": planned("again.toml")}
     found.append(compared("again", wide, steps=14, **design))
     more, why = declared.central(on(source, *found))
-    weak = ": exploratory: worse against multi_head_relu"
-    assert more.splitlines()[2:] == [said.format(weak)]
+    again = f"<br>again.toml: better (not counted), {gain}"
+    assert _answers(more) == [cell.format("exploratory: worse against", again)]
     (row,) = (line for line in why.splitlines() if "mtsa_released | multi_head |" in line)
     weak, *both = row.split("<br>")[1:4]
-    assert weak == "a weak baseline here: better is multi_head_relu"
+    assert weak == "a weak baseline here: ahead of it multi_head_relu (exploratory: better)"
     for file, one in zip(("early", "again"), both, strict=True):
         assert one.startswith(f"declared in {file}.toml (common")
         assert "better (not counted); 14 and 10 steps" in one
@@ -121,7 +140,10 @@ def test_a_counted_result_that_says_otherwise_stands_beside_the_one_that_decides
         compared("more", {**COMMON, "width": 900}, models=models, plan=planned("more.toml")),
     )
     answer, why = declared.central(here)
-    assert answer.splitlines()[2:] == ["| trec | better<br>in wide.toml worse |  |  |"]
+    assert _answers(answer) == [
+        "| trec (accuracy) | better, +10.00 [+8.48, +11.52] points<br>wide.toml: worse, -10.00 "
+        "[-11.52, -8.48] points |  |  |"
+    ]
     assert "| better<br>declared in wide.toml (common, width=600, top10k_100d_int8): -10.00" in why
     assert "more.toml" not in why, "it says the same"
 
@@ -147,23 +169,32 @@ def test_the_answer_tells_what_is_left_of_it_without_seen_examples(
     ]
     monkeypatch.setattr(Source, "conclusions", told_of)
     answer, why = declared.central(here)
-    (row,) = answer.splitlines()[2:]
-    told = "without seen test examples undecided"
+    (row,) = _answers(answer)
+    told, gain = "without seen test examples undecided", "+10.00 [+8.48, +11.52] points"
     if counted:
-        assert row == f"| trec | better<br>{told} |  |  |"
+        assert row == f"| trec (accuracy) | better, {gain}<br>{told} |  |  |"
     else:
-        assert row == f"| trec | exploratory: better<br>in early.toml {told} |  |  |"
-        assert f"better (not counted); 14 and 10 steps; {told} | " in why
+        beside = f"early.toml: better (not counted), {gain}; {told}"
+        assert row == f"| trec (accuracy) | exploratory: better, {gain}<br>{beside} |  |  |"
+        assert f"better (not counted); 14 and 10 steps; {told}<br>" in why
 
 
 def test_the_answer_tells_what_an_undecided_comparison_could_have_found(source: Source) -> None:
     models = ["mtsa.fused", "multi_head.sdpa"]
     alike = compared("a", models=models, first=LOW, second=[*LOW[1:], LOW[0]])
     answer, why = declared.central(on(source, alike))
-    (row,) = answer.splitlines()[2:]
-    missing = row.partition("| undecided<br>")[2].partition(" | ")[0]
+    (row,) = _answers(answer)
+    missing = row.partition("<br>")[2].partition(" | ")[0]
+    assert row.startswith("| trec (accuracy) |  | undecided, ")
     assert missing.startswith("detectable ")
     assert f"undecided ({missing})" in why
+
+
+def test_why_a_verdict_is_not_counted_stands_in_the_answer(source: Source) -> None:
+    models = ["mtsa.fused", "multi_head.sdpa"]
+    answer, _ = declared.central(on(source, compared("a", models=models, steps=14)))
+    (row,) = _answers(answer)
+    assert ("better (not counted), +10.00 [+8.48, +11.52] points<br>14 and 10 steps |") in row
 
 
 def test_every_warning_can_be_read(source: Source) -> None:
