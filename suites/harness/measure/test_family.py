@@ -101,9 +101,12 @@ def test_who_does_not_do_the_work_is_told_why(bench: Bench, one: Noticed) -> Non
         pytest.skip("has no other core")
     if one.module == "cheats:CacheOnDisk":
         assert bench.timed(one, seconds=0.2).status == "ok", "the first finds nothing to read"
-    found_by, reason = bench.told(one)
+    late = "late-values" in one.check
+    # A thread that a busy machine lets finish in time hides nothing in that try.
+    tries = (bench.told(one) for _ in range(4 if late else 1))
+    found_by, reason = next((told for told in tries if told[0]), ("", "never told"))
     assert found_by in one.check.split(" or "), reason
-    if "late-values" not in one.check:  # the scheduler decides what of a thread is seen first
+    if not late:  # the scheduler decides what of a thread is seen first
         assert words(reason) == words(one.reason)
 
 

@@ -72,7 +72,7 @@ def test_the_folder_has_an_index_and_its_pages(site: Path) -> None:
     assert set(found) <= reached
     index, listed = found["index.html"], found["experiments.html"]
     assert "Built from the journal journal." in index
-    assert "3 experiments. Of the comparisons of two: 1 practically equal, 1 better." in index
+    assert "3 experiments. Of the comparisons of two: 1 better, 1 practically equal." in index
     assert f'href="{PAIR}.html"' in listed
     assert f'href="{MANY}.html"' in listed
     assert "2 better, 2 undecided" in listed
