@@ -52,8 +52,7 @@ def _pairs(claim: Claim, device: DeviceFrames) -> Iterator[tuple[int, tuple[str,
         ]
         for side, only in (("first", {}), ("second", own))
     )
-    pairs = itertools.product(firsts, seconds)
-    for (at, one), (behind, other) in sorted(pairs, key=lambda both: both[0][0] + both[1][0]):
+    for (at, one), (behind, other) in itertools.product(firsts, seconds):
         mine, theirs = (str(device.by_case[case]["name"].iloc[0]) for case in (one, other))
         if one != other and same_form(mine, theirs, p["first"]):
             yield -(at + behind), (one, other)
@@ -72,12 +71,12 @@ def _ratio(
     found: Callable[[DeviceFrames, str, str], Evidence | None],
 ) -> Evidence:
     """What is found of the first pair of cases that both were measured, and are verified."""
-    failed, nearest = "", 0
+    failed = ""
     for near, pair in _pairs(claim, device):
         rows = pd.concat([device.by_case[case] for case in pair])
         bad = rows[rows["status"] != "ok"]
         if len(bad):
-            failed, nearest = f"{bad['name'].iloc[0]}: {bad['status'].iloc[0]}", near
+            failed = f"{bad['name'].iloc[0]}: {bad['status'].iloc[0]}"
             continue
         if (one := found(device, *pair)) is None:
             failed = ""
@@ -89,8 +88,7 @@ def _ratio(
             return replace(one, reason=f"{over}: {fault}.", keys=keys, answer="undecided")
         return replace(one, reason=f"{over}: {one.reason}", keys=keys)
     if failed:
-        said = f"{failed}: no ratio."
-        return Evidence(reason=said, answer="undecided", precedence=Precedence(near=nearest))
+        return Evidence(reason=f"{failed}: no ratio.", answer="undecided")
     p = claim.parameters
     names = [alternatives(p[side])[0] for side in ("first", "second")]
     what = f"no {names[0]} beside {names[1]} at batch {p['batch']}, N = {p['length']}"

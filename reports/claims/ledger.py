@@ -266,8 +266,7 @@ def _direction(
     stated = (wanted.least >= middle) - (wanted.most <= middle)
     claimed = 1 if wanted.strict else printed.side(middle) or stated
     beyond = [end - middle for end in (evidence.low, evidence.high)]
-    against = max(claimed * b for b in beyond) < 0
-    if claimed and claim.query != "slope" and against and not holds:
+    if claimed and claim.query != "slope" and max(claimed * b for b in beyond) < 0:
         return "opposite"
     reference = printed.value
     if math.isnan(reference):

@@ -142,7 +142,7 @@ def _beside_it(
     short = [*told]
     for of_it, one in every:
         enough = of_it.enough and of_it.early and of_it.planned
-        if one is c or not (says_otherwise(of_it, one, c) or (enough and not rank.early)):
+        if not (says_otherwise(of_it, one, c) or (enough and not rank.early)):
             continue
         file, changed = design_file(one.design), [*filter(None, [_unseen(one)])]
         by, found = ", ".join(trained_with(one.runs)), one.unit.told(one.difference)

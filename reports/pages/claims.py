@@ -242,11 +242,11 @@ def _setup(v: Verdict) -> str:
     return "" if v.steps else v.claim.setup
 
 
-def _deciding(v: Verdict) -> tuple[bool, int, int]:
-    """Of one claim on several machines first the one that counts, of what is nearest to the
-    published form, with most records.
+def _deciding(v: Verdict) -> tuple[bool, bool, int, int]:
+    """Of one claim on several machines first the one that counts, has found something, of what is
+    nearest to the published form, with most records.
     """
-    return bool(v.told_on), -v.precedence.near, -len(v.keys)
+    return bool(v.told_on), math.isnan(v.value), -v.precedence.near, -len(v.keys)
 
 
 def _conclusion(v: Verdict) -> str:

@@ -304,6 +304,9 @@ def test_the_score_counts_every_claim_once_and_sums_no_kinds() -> None:
         "cost, on none of these: 1 not testable here (data)",
         "accuracy, on none of these: 1 not measured yet",
     ], "what nobody can test is not told of each machine"
+    ours = [replace(one, whose="ours") if one.lacks else one for one in SOME]
+    lines = score_lines(ledger(devices(d=RECORDS), claims=ours), {"d": "D", "e": "E"})
+    assert "cost, on none of these" not in "".join(lines)
     assert [v.id for v in verdicts if v.failed_exactly] == ["two"]
     assert [v.verdict for v in verdicts] == [
         "reproduced",

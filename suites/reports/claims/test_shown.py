@@ -303,20 +303,25 @@ def test_a_claim_has_one_row_and_what_another_machine_settles_otherwise_stands_i
 def test_what_is_nearest_to_the_published_form_fills_the_row(tmp_path: Path) -> None:
     """Before what has more readings."""
     far = [case("mtsa.fused", 64, heads=2), BASE]
+    lost = timed({case("mtsa_released.algorithm1", 64, heads=2): 1.0, BASE: 1.0})
+    write(tmp_path, "Failed", [{**r, "status": "oom"} for r in lost])
     write(tmp_path, "Far", [*timed(dict.fromkeys(far, 1.0)), *peaks({c: [9.0] * 5 for c in far})])
     write(tmp_path, "Near", some())
     ledger = Ledger.begin(journal=str(tmp_path), out="", page="claims")
     lines = ledger.of_paper("mtsa").plain.splitlines()
     (row,) = (line for line in lines if "MTSA needs 1.2x the memory" in line)
     told, _, other = row.partition("<br>Far")
-    assert "120 MiB and 100 MiB; 3 readings). (Near" in told
+    assert "120 MiB and 100 MiB; 3 readings). (Near" in told, "and not what failed"
     assert "mtsa.fused 2h" in other
     assert "5 readings" in other
 
 
 def test_of_growth_too_the_nearest_form_fills_the_row(tmp_path: Path) -> None:
     lengths = (128, 256, 512)
-    for machine, form, more in (("Far", "disa.chunked", [1024]), ("Near", "disa.broadcast", [])):
+    for machine, form, more in (
+        ("Far", "disa.chunked", [1024, 300, 400, 700]),
+        ("Near", "disa.broadcast", []),
+    ):
         times = {case(form, n): float(n**2) for n in (*lengths, *more)}
         write(tmp_path, machine, [*timed(times)])
     ledger = Ledger.begin(journal=str(tmp_path), out="", page="claims")

@@ -44,10 +44,13 @@ def test_what_decides_between_mtsa_and_multi_head_has_a_row_per_corpus_and_form(
 ) -> None:
     """The released form before the text's, what was declared before the rest; variants aside."""
     mine, other, relu = "mtsa_released.fused", "multi_head.sdpa", "multi_head_relu.sdpa"
-    of_trec = json.dumps(compared("task", models=[mine, other], plan=planned("k.toml")))
+    of_k = {
+        k: json.dumps(compared(f"k{k}", models=[mine, other], plan=planned("k.toml")))
+        for k in (12, 3)
+    }
     found = [
         compared("early", models=["mtsa.fused", other], plan=planned("early.toml")),
-        json.loads(of_trec.replace('"trec"', '"mirrored_summation[k=3]"')),
+        *(json.loads(s.replace("trec", f"mirrored_summation[k={k}]")) for k, s in of_k.items()),
         compared("cut", models=[mine, other], plan=planned("cut.toml"), vectors="a&b"),
         compared("late", models=[mine, other], late=True, plan=planned("late.toml")),
         compared("form", models=[mine, f"{other}[positions=none]"], plan=planned("form.toml")),
@@ -61,15 +64,16 @@ def test_what_decides_between_mtsa_and_multi_head_has_a_row_per_corpus_and_form(
     head, _, *answers = answer.splitlines()
     assert head == (
         "Of what decides, declared before its runs and counted: mtsa_released is better on "
-        f"{variant}; mtsa is better on trec."
+        f"{variant}, better on {variant.replace('3', '12')}; mtsa is better on trec."
     )
     assert answers == [
         "| task | mtsa_released | mtsa | mtsa_nmt |",
         "| --- | --- | --- | --- |",
         f"| {variant} (accuracy) | better, {gain} |  |  |",
+        f"| {variant.replace('3', '12')} (accuracy) | better, {gain} |  |  |",
         f"| trec (accuracy) | exploratory: better, {gain} | better, {gain} |  |",
     ]
-    _, _, first, *rows, _, how = why.splitlines()
+    _, _, first, _, *rows, _, how = why.splitlines()
     assert first.startswith(f"| {variant} (accuracy) | mtsa_released | multi_head | ")
     assert [row.split(" | ")[:3] for row in rows] == [
         ["| trec (accuracy)", "mtsa_released", "multi_head"],
@@ -116,6 +120,8 @@ def test_a_result_that_was_declared_and_is_not_counted_stands_beside_one_that_is
     wide = {**COMMON, "width": 600}
     design: dict[str, Any] = {"models": [mine, other], "plan": planned("again.toml")}
     found.append(compared("again", wide, steps=14, **design))
+    few: dict[str, Any] = {**design, "first": HIGH[:4], "second": LOW[:4]}
+    found.append(compared("few", {**COMMON, "width": 900}, **few))
     more, why = declared.central(on(source, *found))
     again = f"<br>again.toml: better (not counted), {gain}"
     assert _answers(more) == [cell.format("exploratory: worse against", again)]
@@ -148,16 +154,18 @@ def test_a_counted_result_that_says_otherwise_stands_beside_the_one_that_decides
     assert "more.toml" not in why, "it says the same"
 
 
-@pytest.mark.parametrize("counted", [True, False])
+@pytest.mark.parametrize(
+    ("counted", "left"), [(True, "undecided"), (True, "better"), (False, "undecided")]
+)
 def test_the_answer_tells_what_is_left_of_it_without_seen_examples(
-    source: Source, counted: bool, monkeypatch: pytest.MonkeyPatch
+    source: Source, counted: bool, left: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the comparison that decides, and of one that was declared and is not counted."""
     mine, other = "mtsa_released.fused", "multi_head.sdpa"
     steps = 10 if counted else 14
     early = compared("early", models=[mine, other], plan=planned("early.toml"), steps=steps)
     here = on(source, early, compared("late", models=[mine, other], late=True))
-    unseen = ByExamples((), (), 1, 9, "undecided", None, (), (), None)
+    unseen = ByExamples((), (), 1, 9, left, None, (), (), None)
     told_of = [
         replace(
             one,
@@ -172,7 +180,9 @@ def test_the_answer_tells_what_is_left_of_it_without_seen_examples(
     (row,) = _answers(answer)
     told, gain = "without seen test examples undecided", "+10.00 [+8.48, +11.52] points"
     if counted:
-        assert row == f"| trec (accuracy) | better, {gain}<br>{told} |  |  |"
+        changed = f"<br>{told}" * (left != "better")
+        assert row == f"| trec (accuracy) | better, {gain}{changed} |  |  |"
+        assert "not told" not in why
     else:
         beside = f"early.toml: better (not counted), {gain}; {told}"
         assert row == f"| trec (accuracy) | exploratory: better, {gain}<br>{beside} |  |  |"
