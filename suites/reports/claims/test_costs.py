@@ -252,7 +252,8 @@ def test_growth_is_that_of_the_longest_sweep_of_the_preferred_name() -> None:
     v = growth([*short, *long, *other], 1.0, 0.1, reach=256, first=[OURS, BASE])
     assert v.verdict == "reproduced", v.reason
     assert "N = 256 to 1024" in v.reason
-    assert len(v.keys) == 2 * len(long) // 3, "of the lengths that are fitted"
+    fitted = [r["key"] for r in long if r["kind"] == "time" and "-N64-" not in r["case"]]
+    assert set(v.keys) == set(fitted)
 
 
 @pytest.mark.parametrize(
