@@ -346,6 +346,7 @@ def test_what_is_no_claim_of_the_paper_or_counted_already_is_told_and_not_counte
     assert told == {**change, "published": stated}, "what no paper states has no printed number"
     assert whose_text(verdicts[1].claim)
     assert not whose_text(verdicts[0].claim)
+    assert (verdicts[3].direction == "as published") == (change.get("whose") != "ours")
     assert verdicts[3].measured.endswith("]x")
     assert verdicts[3].unit == "x"
 
