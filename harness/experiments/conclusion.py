@@ -222,12 +222,10 @@ class Conclusion:
             (one,) = self.comparisons
             return (one.sentence, *([one.sought.said(one.unit)] if one.sought else []))
         counts = Counter(c.said for c in self.comparisons)
-        missing = together_sought([c.sought for c in self.comparisons if c.sought])
-        shown = [c for c in self.comparisons if c.verdict == "descriptive only"]
-        unlike = sum(bool(c.flaws) for c in shown)
-        behind = {"undecided": missing}
-        if unlike:
-            behind["descriptive only"] = f" ({unlike} of {UNLIKE})"
+        few = "descriptive only"
+        behind = {"undecided": together_sought([c.sought for c in self.comparisons if c.sought])}
+        if unlike := sum(bool(c.flaws and c.verdict == few) for c in self.comparisons):
+            behind[few] = f" ({unlike} of {UNLIKE})"
         said = ", ".join(f"{count} {v}{behind.get(v, '')}" for v, count in counts.items())
         if self.overall is not None:
             said += self.overall.said

@@ -254,9 +254,8 @@ def _direction(
         return ""
     beside = evidence.low > printed.high or evidence.high < printed.low
     beside = beside and size_text(evidence.value) != size_text(printed.value)
-    if holds and (
-        claim.query == "slope" or not beside
-    ):  # a law, and no number, is published of one
+    # Of a slope a law is published, and no number.
+    if holds and (claim.query == "slope" or not beside):
         return AS_PUBLISHED
     if wanted is None:
         return ""
