@@ -13,7 +13,7 @@ import pandas as pd
 
 from harness.records.ratios import TELLING, block_ratios, says_nothing
 from harness.stats import ratio_interval
-from reports.claims.device import DeviceFrames, alternatives, not_measured, parse, same_form
+from reports.claims.device import DeviceFrames, alternatives, not_measured, place_of, same_form
 from reports.claims.printed import size_text
 from reports.claims.record import Claim
 from reports.claims.verdict import Answer, Evidence, Precedence
@@ -207,14 +207,10 @@ def slope(claim: Claim, device: DeviceFrames) -> Evidence:
     else:
         answer = None
     keys = device.keys(*used, kinds=kinds)
-    near = Precedence(near=-_place(claim, group.iloc[0]))
+    place = place_of(p["first"], str(group["name"].iloc[0]), int(group["heads"].iloc[0]))
+    assert place is not None, "its cases are those that the claim's names fit"
+    near = Precedence(near=-place)
     return Evidence(fit.slope, low, high, f"{said}.", keys, answer=answer, precedence=near)
-
-
-def _place(claim: Claim, row: pd.Series) -> int:
-    """Which of the names on the claim's first side a row is of, the preferred is 0."""
-    names = map(parse, alternatives(claim.parameters["first"]))
-    return [one.fits(str(row["name"]), int(row["heads"])) for one in names].index(True)
 
 
 def _no_sweep(claim: Claim) -> Evidence:

@@ -12,7 +12,7 @@ from harness.experiments.preregistration import design_file
 from harness.experiments.replicates import unit_of
 from harness.experiments.warnings import selecting_everything
 from harness.train.task import by_common_recipe
-from reports.claims.device import DeviceFrames, Record, alternatives, first_fitting, same_form
+from reports.claims.device import DeviceFrames, Record, place_of, same_form
 from reports.claims.record import Claim
 from reports.claims.verdict import EQUAL, Answer, Evidence, Precedence, of_difference
 from reports.core.against import TURNED, outdone
@@ -94,15 +94,9 @@ def sides_of(claim: Claim, first: str, second: str) -> Iterator[tuple[int, tuple
     """
     p = claim.parameters
     for sign, (one, other) in ((1, (first, second)), (-1, (second, first))):
-        mine, theirs = _place(p["first"], one), _place(p["second"], other)
+        mine, theirs = place_of(p["first"], one), place_of(p["second"], other)
         if mine is not None and theirs is not None and same_form(one, other, p["first"]):
             yield sign, (mine, theirs)
-
-
-def _place(given: str | Sequence[str], name: str) -> int | None:
-    """Which of a claim's names a recorded one is, the preferred is 0; None for none of them."""
-    fits = (i for i, text in enumerate(alternatives(given)) if first_fitting(text, [name]))
-    return next(fits, None)
 
 
 def by_design(

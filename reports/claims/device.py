@@ -87,6 +87,12 @@ def first_fitting(given: str | Sequence[str], recorded: Iterable[str]) -> list[s
     )
 
 
+def place_of(given: str | Sequence[str], name: str, heads: int | None = None) -> int | None:
+    """Which of a claim's names a recorded one is, the preferred is 0; None for none of them."""
+    names = enumerate(map(parse, alternatives(given)))
+    return next((place for place, one in names if one.fits(name, heads)), None)
+
+
 def fitting_pairs(claim: Claim, recorded: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Pairs of recorded names that the claim's sides stand for, the preferred ones first."""
     p, known = claim.parameters, list(recorded)
