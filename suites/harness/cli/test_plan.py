@@ -84,7 +84,7 @@ def test_never_fewer_than_are_judged(tmp_path: Path) -> None:
 def write_runs(folder: Path, first: list[float], second: list[float], **more: Any) -> None:
     with journal.Writer(folder, {"fingerprint": {}}) as writer:
         for model, found in ((A, first), (B, second)):
-            own = {"recipe": {"rate": 0.1, "tuning_trials": len(model)}, "code": model, **more}
+            own = {"recipe": {"rate": 0.1, "tuning_trials": (A, B).index(model)}, "code": model, **more}
             for run in runs(model, found, **{"vectors": "v", "fingerprint": "f", **own}):
                 writer.append({**run, "key": f"{run['key']}{more}"})
 
@@ -133,6 +133,8 @@ def test_only_runs_of_one_setting_are_paired(tmp_path: Path) -> None:
     assert found.seeds == (0, 1, 2, 3, 4)
     assert found.spread.sd.value == pytest.approx(np.std(np.subtract(first, second), ddof=1))
     assert found.others == 3 + 3
+    mine, its = ({"rate": 0.1, "tuning_trials": trials} for trials in (0, 1))
+    assert found.recipes == (mine, its), "each model's own"
     # Nor are widths, which differ between two models only.
     time.sleep(0.002)  # stamps are of milliseconds
     write_runs(tmp_path, [0.1, 0.9], [0.9, 0.1], recipe={"rate": 0.1, "width": 9})
