@@ -27,8 +27,10 @@ UNREAD = ("block", "verify")
 """Kinds that only the session itself reads, to know what is left and how long it takes."""
 SAMPLES = ("samples", "beside_samples")
 """Of them only their number is read: medians and ratios stand beside them."""
-OF_EPOCH = ("loss", "seconds", "judging", "passes")
-"""No epoch is chosen by them: times, and a loss that is only looked at."""
+UNREAD_OF_EPOCH = "loss"
+"""Of training: epochs are chosen, and curves drawn, by the dev split."""
+OF_EPOCH = ("seconds", "judging", "passes")
+"""No epoch is chosen by them: times."""
 OF_EPOCH_DIGITS = 3
 """Kept of those: there are more epochs than anything else, and medians are read of them."""
 CURVE_DIGITS = 6
@@ -108,6 +110,7 @@ def _short(record: Mapping[str, Any], said: frozenset[str]) -> dict[str, Any]:
             {
                 k: _rounded(v, OF_EPOCH_DIGITS if k in OF_EPOCH else CURVE_DIGITS)
                 for k, v in epoch.items()
+                if k != UNREAD_OF_EPOCH
             }
             for epoch in epochs
         ]

@@ -80,7 +80,7 @@ def test_only_what_is_read_is_published(tmp_path: Path) -> None:
     assert read.records[0]["median"] == 0.12345679
     assert read.records[0]["test"] == {"mse": 0.12345678912}, "two runs of one value tell it"
     assert read.records[0]["epochs"] == [
-        {"epoch": 1, "loss": 0.123, "dev": {"accuracy": 0.123457}, "seconds": 12.3}
+        {"epoch": 1, "dev": {"accuracy": 0.123457}, "seconds": 12.3}
     ]
 
 
