@@ -38,6 +38,8 @@ grid (``plans/tuning-edges.toml``)."""
 LATER = ("none", "mtsa_released", "disa", "bi_lstm", "multi_cnn", "msmsa", "resa")
 FORMS = ("multi_head[positions=none]", "multi_head_relu", "multi_head_released")
 """Of multi-head attention, tried with as many later (``plans/tuning-forms.toml``)."""
+TRANSFORMERS = ("transformer", "multi_scale_transformer")
+"""Tried with as many on TREC (``plans/tuning-scales.toml``)."""
 
 
 def tried(more: int, *models: str) -> Mapping[str, int]:
@@ -53,7 +55,8 @@ def tried(more: int, *models: str) -> Mapping[str, int]:
     return MappingProxyType(dict.fromkeys((*EARLIER, *LATER, *models), ALIKE + more))
 
 
-TUNED, TUNED_ON = tried(6, *FORMS, "biblosa_released"), "trec"
+TUNED = tried(6, *FORMS, "biblosa_released", *TRANSFORMERS)
+TUNED_ON = "trec"
 """How many recipes were tried, and on which task; its common one is that of all sentences."""
 
 PAPER = Recipe(

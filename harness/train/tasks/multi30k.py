@@ -62,7 +62,7 @@ TASKS = (
         free=("subwords",),
         files=load.files,
         vectors="none",
-        tuned={"multi_head": 2},
+        tuned={"multi_head": 2, "mtsa_nmt": 2},
         one_test_set=True,
     ),
 )

@@ -84,7 +84,11 @@ def test_never_fewer_than_are_judged(tmp_path: Path) -> None:
 def write_runs(folder: Path, first: list[float], second: list[float], **more: Any) -> None:
     with journal.Writer(folder, {"fingerprint": {}}) as writer:
         for model, found in ((A, first), (B, second)):
-            own = {"recipe": {"rate": 0.1, "tuning_trials": (A, B).index(model)}, "code": model, **more}
+            own = {
+                "recipe": {"rate": 0.1, "tuning_trials": (A, B).index(model)},
+                "code": model,
+                **more,
+            }
             for run in runs(model, found, **{"vectors": "v", "fingerprint": "f", **own}):
                 writer.append({**run, "key": f"{run['key']}{more}"})
 

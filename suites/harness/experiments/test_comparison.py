@@ -555,15 +555,17 @@ def test_trials_that_are_known_since_count_and_on_which_task_they_were() -> None
         found = {"models": [model, "multi_head.sdpa"], "task": name, "recipes": recipes}
         return unequal_recipes({**found, "match": "width"})
 
-    assert said("multi30k", "mtsa_nmt.fused") == [
-        "unequal tuning budgets: 0 recipes were tried for mtsa_nmt.fused, 2 for "
+    assert said("multi30k", "mtsa_nmt.fused") == [], "two of each since"
+    assert said("multi30k", "mtsa.fused") == [
+        "unequal tuning budgets: 0 recipes were tried for mtsa.fused, 2 for "
         "multi_head.sdpa (0 as declared)"
     ]
-    assert said("multi30k", "mtsa_nmt.fused", rate=0.5) == []
-    assert said("multi30k", "mtsa_nmt.fused", epochs=3) != [], "a ceiling was never tuned"
-    (line,) = said("mtl16[domain=books]", "transformer.sdpa")
+    assert said("multi30k", "mtsa.fused", rate=0.5) == []
+    assert said("multi30k", "mtsa.fused", epochs=3) != [], "a ceiling was never tuned"
+    assert said("mtl16[domain=books]", "transformer.sdpa", 10) == []
+    (line,) = said("mtl16[domain=books]", "additive.direct")
     assert line.startswith("unequal tuning budgets: 0 recipes were tried on trec for ")
-    (own,) = said("trec", "transformer.sdpa")
+    (own,) = said("trec", "additive.direct")
     assert "on trec" not in own
     assert said("sick_relatedness", "disa.chunked", 9, dropout=0.3) == [], "a former common recipe"
     assert said("sick_relatedness", "disa.chunked", 9, dropout=0.25) != []

@@ -386,8 +386,9 @@ def test_tuning_budgets_are_equal() -> None:
     # Equal: ten each on TREC, fourteen on SICK; nothing is said to be tuned that was not.
     published = "none multi_head mtsa mtsa_released disa bi_lstm multi_cnn msmsa resa"
     forms = " multi_head[positions=none] multi_head_relu multi_head_released"
+    transformers = " transformer multi_scale_transformer"
     for name, models, count in (
-        ("trec", f"{published}{forms} biblosa_released", 10),
+        ("trec", f"{published}{forms} biblosa_released{transformers}", 10),
         ("sick_relatedness", published + forms, 14),
     ):
         assert task(name).tuned == dict.fromkeys(models.split(), count)

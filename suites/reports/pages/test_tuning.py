@@ -439,21 +439,23 @@ def resolved(part: Part) -> Iterator[tuple[str, str]]:
 def test_what_is_published_are_the_plans_trials_as_many_of_every_mechanism_as_its_task_counts() -> (
     None
 ):
-    every, more, edge, forms, tags, trained = (
-        read_file(ROOT / "plans" / f"{name}.toml")[0]
-        for name in (*(f"tuning{of}" for of in ("", "-more", "-edges", "-forms", "-ud_ewt")), "cpu")
-    )
-    assert {part.seeds for part in (*every, *more, *edge, *forms, *tags)} == {(100,)}
-    assert all(100 not in (part.seeds or ()) for part in trained), "a seed of its own"
+    def plan(name: str) -> list[Part]:
+        return read_file(ROOT / "plans" / f"{name}.toml")[0]
+
+    every, forms = plan("tuning"), plan("tuning-forms")
+    others = ("more", "edges", "ud_ewt", "multi30k", "scales")
+    parts = [*every, *(part for other in others for part in plan(f"tuning-{other}"))]
+    assert {part.seeds for part in (*parts, *forms)} == {(100,)}
+    assert all(100 not in (part.seeds or ()) for part in plan("cpu")), "a seed of its own"
     assert {frozenset(part.models) for part in every} == {frozenset((*EARLIER, *LATER))}
     published = [dict(r) for r in journal.read(ROOT / PUBLISHED).records]
     made = [r for r in published if r["kind"] == "run" and r["task"] != "wnut17"]
-    planned = {one for part in (*every, *more, *edge, *tags) for one in resolved(part)}
+    planned = {one for part in parts for one in resolved(part)}
     assert {(r["task"], tried_by(r["recipe"])) for r in made} == planned
     found, left = trials.tried(published)
     assert left == []
     budgets: dict[str, dict[str, int]] = {}
     for one in found:
         budgets.setdefault(one.task.name, {}).update(one.budgets)
-    for name in ("trec", "sick_relatedness", "ud_ewt", "wnut17"):
+    for name in ("trec", "sick_relatedness", "ud_ewt", "wnut17", "multi30k"):
         assert budgets[name] == task(name).tuned
