@@ -335,8 +335,10 @@ def by_test(design: Record) -> bool:
 
 def late_text(late: Sequence[str], of: int) -> str:
     """What is said before a family of so many comparisons, of which these are exploratory."""
-    which = f" ({', '.join(late)})" if len(late) <= FEW_LATE and len(late) < of else ""
-    return f"{EXPLORATORY}, {LATE}{which}"
+    if len(late) == of:
+        return f"{EXPLORATORY}, {LATE}"
+    which = f" ({', '.join(late)})" if len(late) <= FEW_LATE else ""
+    return f"{EXPLORATORY} in {len(late)} of {of}, {LATE}{which}"
 
 
 def first_line(

@@ -11,17 +11,20 @@ from harness.experiments.model import form_of
 from harness.experiments.preregistration import design_file
 from harness.experiments.replicates import unit_of
 from harness.experiments.warnings import selecting_everything
-from harness.train.task import by_common_recipe
+from harness.train.recipe import CEILINGS
+from harness.train.task import known_tasks, trained_by
 from reports.claims.device import DeviceFrames, Record, place_of, same_form
 from reports.claims.record import Claim
 from reports.claims.verdict import EQUAL, Answer, Evidence, Precedence, of_difference
-from reports.core.against import TURNED, outdone
+from reports.core.against import TURNED, better_forms, outdone
 from reports.core.printed_values import printed_accuracy
 from reports.core.recipes import recipe_text, whole_words
 from reports.core.style import mechanism_of
 
 UNDECIDABLE = ("descriptive only", "unfinished")
 """Verdicts on too little to conclude anything."""
+UNTUNED = ("patience", *CEILINGS)
+"""Of a recipe: when its training ends."""
 
 Declared = tuple[Conclusion, Comparison, int, Precedence]
 """A comparison, the family it is judged in, 1 or, where its sides are the claim's turned, -1; and
@@ -62,8 +65,7 @@ def says_otherwise(rank: Precedence, c: Comparison, decides: Comparison) -> bool
     """
     turned = form_of(c.first) != form_of(decides.first)
     verdict = TURNED.get(c.verdict, c.verdict) if turned else c.verdict
-    counted = rank.enough and rank.alike and rank.early and rank.planned
-    return counted and verdict != decides.verdict
+    return counted(rank) and verdict != decides.verdict
 
 
 def precedence_of(family: Conclusion, c: Comparison, behind: int) -> Precedence:
@@ -81,9 +83,18 @@ def precedence_of(family: Conclusion, c: Comparison, behind: int) -> Precedence:
         early,
         planned,
         -behind,
-        all(map(by_common_recipe, _finished(c.runs))),
+        all(map(_common, _finished(c.runs))),
         c.together,
         str(family.record.get("at")),
+    )
+
+
+def _common(run: Record) -> bool:
+    """Whether by its task's common recipe, with whatever patience and ceilings, never tuned."""
+    own = run.get("recipe") or {}
+    return any(
+        trained_by(run, replace(one.recipe, **{n: own[n] for n in UNTUNED if n in own}))
+        for one in known_tasks(str(run.get("task")))
     )
 
 
@@ -118,7 +129,9 @@ def by_design(
     whole = selecting_everything(zip((c.first, c.second), c.sides, strict=True))
     beside = (*c.examples.lines, *c.examples.warnings) if c.examples else ()
     means = {c.first: d.mean_first, c.second: d.mean_second}
+    every = list(every)
     weak = outdone(replace(family, comparisons=(c,)), every)
+    weak += against_better(c, every)
     beside = (*beside_printed(c.task, c.metric, means), *weak, *beside)
     said = ["; ".join([_said(family, c), *whole, *beside])]
     for whose, other, *_ in others:
@@ -129,7 +142,28 @@ def by_design(
     answer: Answer | None = "undecided" if void or not decided(claim, c.verdict) else None
     told = f"{'. '.join(said)}."
     found = of_difference(d, scale, told, keys_of(c.runs), answer, precedence=precedence)
-    return replace(found, equal=c.verdict == EQUAL and not void)
+    return replace(found, equal=c.verdict == EQUAL and not void, weak=bool(weak))
+
+
+def against_better(c: Comparison, every: Sequence[Conclusion]) -> list[str]:
+    """What the same model is against better forms of its baseline, where a design file asked and
+    it is counted: ``declared against multi_head_relu.sdpa +0.0110 [...]: better (sick-relu.toml)``.
+    """
+    forms = {form_of(form.first) for _, form in better_forms(c.second, [c.task], every)}
+    said = [
+        f"declared against {one.second} {one.unit.told(one.difference)}: {one.said} "
+        f"({design_file(one.design)})"
+        for family in every
+        for one in family.of_task(c.task)
+        if form_of(one.first) == form_of(c.first) and form_of(one.second) in forms
+        if one.metric == c.metric and counted(precedence_of(family, one, 0))
+    ]
+    return list(dict.fromkeys(said))
+
+
+def counted(rank: Precedence) -> bool:
+    """Whether a comparison is counted, and was declared by a design file before its runs."""
+    return rank.enough and rank.alike and rank.early and rank.planned
 
 
 def decided(claim: Claim, verdict: str) -> bool:

@@ -247,10 +247,12 @@ def _direction(
 ) -> str:
     """Whom a result favours that is not the published one; see `Verdict.direction`.
 
-    What is reproduced is as published where its interval reaches what is printed, or nothing is.
+    What is reproduced is as published where its interval reaches what is printed, or nothing is;
+    and of no direction against a weak baseline, which would be where it comes from.
     """
     holds = answer == "reproduced"
-    if answer not in ("reproduced", "not reproduced") or (holds and claim.whose == "ours"):
+    none = holds and (claim.whose == "ours" or evidence.weak)
+    if answer not in ("reproduced", "not reproduced") or none:
         return ""
     beside = evidence.low > printed.high or evidence.high < printed.low
     beside = beside and size_text(evidence.value) != size_text(printed.value)

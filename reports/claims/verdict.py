@@ -133,8 +133,9 @@ class Evidence:
 
     `answer`: where the query itself decides (a test with a correction for several, say); None: the
     region of the claim does. `p`: of the test against no difference, where one counts among others
-    (Holm); else nan. `equal`: the declared comparison says *practically equal*. `precedence`: of
-    several machines' evidence on what a model learns the highest counts.
+    (Holm); else nan. `equal`: the declared comparison says *practically equal*. `weak`: other forms
+    of its baseline are better than that. `precedence`: of several machines' evidence on what a
+    model learns the highest counts.
     """
 
     value: float = math.nan
@@ -147,6 +148,7 @@ class Evidence:
     p: float = math.nan
     precedence: Precedence = UNRANKED
     equal: bool = False
+    weak: bool = False
 
 
 def of_difference(

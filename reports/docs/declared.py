@@ -7,6 +7,7 @@ from operator import itemgetter
 from pathlib import Path
 
 from harness.experiments.conclusion import Comparison, Conclusion
+from harness.experiments.examples import HANGS
 from harness.experiments.model import form_of
 from harness.experiments.over_tasks import (
     OVER_TASKS,
@@ -50,7 +51,8 @@ DECIDES = (
     "Transformer. Of several comparisons of the same two on a corpus this is the one that decides: "
     "with equal training that did not end at a best last epoch rather than not, declared before "
     "its runs rather than exploratory, by a design file rather than a command (by one where none "
-    "is named), by today's common recipe if one is, in the largest family. Beside it stand other "
+    "is named), by today's common recipe, whatever its patience, if one is, in the largest family. "
+    "Beside it stand other "
     "counted comparisons of a design file with another verdict; beside an exploratory one all that "
     "a design file declared, counted or not. Sst5_phrases is sst5 with its "
     "phrases for training, and one test set. Intervals are of 95 % and allow for one comparison, "
@@ -105,18 +107,19 @@ def central(source: Source) -> tuple[str, str]:
         if form_of(c.second) != BASELINE:
             continue
         to = {form: one for (task, mine, form), (_, one) in best.items() if (task, mine) == at[:2]}
-        others = [
-            f"{_said(to[form])} against {form}" if form in to else f"not compared with {form}"
-            for form in better
-        ]
-        weak = [f"a weak baseline: {', '.join(others)}"] * bool(better)
+        others = {
+            form: f"{_said(to[form])} against {form}" if form in to else "" for form in better
+        }
+        weak = [said or f"not compared with {form}" for form, said in others.items()]
+        weak = [f"a weak baseline: {', '.join(weak)}"] * bool(better)
         notes = filter(None, [_missing(c), *c.flaws * (c.said != c.verdict), *weak, *short])
         of_task = answers.setdefault(c.task, {"task": _task(c), **dict.fromkeys(CENTRAL, "")})
         of_task[form_of(c.first)] = Cell.of(
             f"{_said(c)}, {c.unit.told(c.difference)}", notes=tuple(notes)
         )
         if c.verdict in DECIDED and not (c.exploratory or c.flaws):
-            where = c.task + " (a weak baseline)" * bool(better)
+            against = ", ".join(("a weak baseline", *filter(None, others.values())))
+            where = c.task + f" ({against})" * bool(better)
             decided.setdefault(form_of(c.first), []).append(f"{c.verdict} on {where}")
     counted = "; ".join(
         f"{form} is {', '.join(decided[form])}" for form in CENTRAL if form in decided
@@ -138,13 +141,12 @@ def _beside_it(
     Where it is exploratory all of these that are enough to conclude from, else what is counted and
     says otherwise. At length, and in short.
     """
-    told = [said] if (said := _unseen(c)) else []
-    short = [*told]
+    told, short = _unseen(c), [*_unseen(c), *_hanging(c)]
     for of_it, one in every:
         enough = of_it.enough and of_it.early and of_it.planned
         if not (says_otherwise(of_it, one, c) or (enough and not rank.early)):
             continue
-        file, changed = design_file(one.design), [*filter(None, [_unseen(one)])]
+        file, changed = design_file(one.design), [*_unseen(one), *_hanging(one)]
         by, found = ", ".join(trained_with(one.runs)), one.unit.told(one.difference)
         said = "; ".join([one.said, *one.flaws, *changed])
         told.append(f"declared in {file} ({by}): {found}, {said}")
@@ -156,10 +158,24 @@ def _said(c: Comparison) -> str:
     return f"{EXPLORATORY}: " * c.exploratory + c.said
 
 
-def _unseen(c: Comparison) -> str:
-    """What is said without test examples that stand in the training set, if it is otherwise."""
-    other = c.examples.verdict if c.examples is not None else ""
-    return f"without seen test examples {c.as_said(other)}" if other not in ("", c.verdict) else ""
+def _unseen(c: Comparison) -> list[str]:
+    """What is said without test examples that stand in the training set, if it is otherwise.
+
+    By its verdict, or by a difference that lies outside the interval with them.
+    """
+    own = c.examples
+    if own is None or own.difference is None or c.difference is None or not own.verdict:
+        return []
+    moved = not c.difference.low <= own.difference.difference <= c.difference.high
+    if own.verdict == c.verdict and not moved:
+        return []
+    left = f"{c.as_said(own.verdict)}, {c.unit.told(own.difference)}"
+    return [f"without seen test examples {left}"]
+
+
+def _hanging(c: Comparison) -> list[str]:
+    """That the verdict does not hold over seeds and test examples together."""
+    return [HANGS] * (c.examples is not None and c.examples.hangs)
 
 
 def _untold(c: Comparison) -> list[str]:

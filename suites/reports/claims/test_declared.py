@@ -20,7 +20,7 @@ from reports.claims.verdict import Precedence, Verdict
 from reports.core.source import DeviceRecords
 from suites.reports.claims.conftest import ABOVE, ASKED, accuracy, devices, judged
 from suites.support.comparisons import B, design, family, runs
-from suites.support.declared import planned
+from suites.support.declared import compared, planned
 from suites.support.domains import SEEDS, TASKS, averages, reviewed, value
 from suites.support.made_up_records import claim
 
@@ -165,9 +165,14 @@ def test_todays_recipe_stands_before_a_larger_family() -> None:
     records = [family([ours, *OTHERS], ["trec"]), *old]
     assert accuracy(records).verdict == "not reproduced"
     (own,) = apart([{**design(6, ours), "question": "today's"}])
-    found = accuracy([*records, own, *apart(trained(ours), recipe={"width": 300})])
-    assert found.verdict == "reproduced"
-    assert "recipe: common; epoch by dev; judged in mtsa_released.fused and" in found.reason
+    for more, said in (({}, ""), ({"patience": 9}, ", patience=9")):
+        today = apart(trained(ours), recipe={"width": 300, **more})
+        found = accuracy([*records, own, *today])
+        assert found.verdict == "reproduced", "patience was never tuned"
+        told = f"recipe: common{said}; epoch by dev; judged in mtsa_released.fused and"
+        assert told in found.reason
+    wide = apart(trained(ours), recipe={"width": 301})
+    assert accuracy([*records, own, *wide]).verdict == "not reproduced"
 
 
 def test_what_was_declared_of_another_form_is_told_beside() -> None:
@@ -250,6 +255,23 @@ def test_a_weak_baseline_is_told_in_the_ledger() -> None:
     found = accuracy([*pair, *better])
     head = f"; trec: a weak baseline? Other forms of {B} ended better by the same recipe: "
     assert f"{head}{form} +2.00 [" in found.reason
+    assert "declared against" not in found.reason
+    early = compared("form", models=["mtsa.fused", form], plan=planned("form.toml"))
+    late = compared("late", models=["mtsa.fused", form], late=True, plan=planned("late.toml"))
+    told = accuracy([*pair, *better, *early, *late]).reason
+    assert told.count("declared against") == 1
+    assert f"declared against {form} +10.00 [+8.48, +11.52] points: better (form.toml)" in told
+
+
+@pytest.mark.parametrize(("weak", "direction"), [(False, "more favourable"), (True, "")])
+def test_what_is_more_than_printed_against_a_weak_baseline_has_no_direction(
+    weak: bool, direction: str
+) -> None:
+    records = [design(6, "mtsa.fused"), *trained("mtsa.fused", gain=0.05)]
+    form = "multi_head_released.sdpa"
+    records += [design(6, form), *runs(form, spread(7, 0.02 if weak else -0.02))]
+    found = judged("accuracy_difference", records, published=0.1, **ASKED)
+    assert (found.verdict, found.direction) == ("reproduced", direction)
 
 
 def test_the_sides_of_a_claim_may_be_turned() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harness.experiments.conclusion import Comparison
 from harness.experiments.examples import ByExamples
 from harness.train.task import tasks_named
 from reports.core.source import Source
@@ -133,6 +134,24 @@ def test_a_result_that_was_declared_and_is_not_counted_stands_beside_one_that_is
         assert "better (not counted); 14 and 10 steps" in one
 
 
+def test_what_is_better_than_a_weak_baseline_says_what_it_is_against_its_better_forms(
+    source: Source,
+) -> None:
+    mine, other, relu = "mtsa_released.fused", "multi_head.sdpa", "multi_head_relu.sdpa"
+    found = [
+        compared("own", models=[mine, other], plan=planned("own.toml")),
+        compared("form", models=[relu, other], plan=planned("form.toml")),
+    ]
+    head = "Of what decides, declared before its runs and counted: mtsa_released is better on trec"
+    answer, _ = declared.central(on(source, *found))
+    assert answer.startswith(f"{head} (a weak baseline).")
+    worse: dict[str, Any] = {"models": [mine, relu], "first": LOW, "second": HIGH}
+    wide = {**COMMON, "width": 600}
+    found.append(compared("relu", wide, plan=planned("relu.toml"), **worse))
+    answer, _ = declared.central(on(source, *found))
+    assert answer.startswith(f"{head} (a weak baseline, worse against multi_head_relu).")
+
+
 def test_a_counted_result_that_says_otherwise_stands_beside_the_one_that_decides(
     source: Source,
 ) -> None:
@@ -155,22 +174,41 @@ def test_a_counted_result_that_says_otherwise_stands_beside_the_one_that_decides
 
 
 @pytest.mark.parametrize(
-    ("counted", "left"), [(True, "undecided"), (True, "better"), (False, "undecided")]
+    ("counted", "left", "difference", "hangs"),
+    [
+        (True, "undecided", 0.1, False),
+        (True, "better", 0.1, False),
+        (True, "better", 0.02, True),
+        (False, "undecided", 0.1, True),
+    ],
 )
-def test_the_answer_tells_what_is_left_of_it_without_seen_examples(
-    source: Source, counted: bool, left: str, monkeypatch: pytest.MonkeyPatch
+def test_the_answer_tells_what_is_left_of_it_without_seen_examples_and_on_another_test_set(
+    source: Source,
+    counted: bool,
+    left: str,
+    difference: float,
+    hangs: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of the comparison that decides, and of one that was declared and is not counted."""
+    """Of the comparison that decides, and of one that was declared and is not counted.
+
+    The difference is told where the verdict changes, or where it leaves the interval.
+    """
     mine, other = "mtsa_released.fused", "multi_head.sdpa"
     steps = 10 if counted else 14
     early = compared("early", models=[mine, other], plan=planned("early.toml"), steps=steps)
     here = on(source, early, compared("late", models=[mine, other], late=True))
-    unseen = ByExamples((), (), 1, 9, left, None, (), (), None)
+
+    def examples(c: Comparison) -> ByExamples:
+        assert c.difference is not None
+        own = replace(c.difference, difference=difference, low=0.01, high=0.2)
+        return ByExamples((), (), 1, 9, left, own, (), (), None, hangs)
+
     told_of = [
         replace(
             one,
             comparisons=tuple(
-                replace(c, examples=None if c.exploratory else unseen) for c in one.comparisons
+                replace(c, examples=None if c.exploratory else examples(c)) for c in one.comparisons
             ),
         )
         for one in here.conclusions
@@ -178,15 +216,18 @@ def test_the_answer_tells_what_is_left_of_it_without_seen_examples(
     monkeypatch.setattr(Source, "conclusions", told_of)
     answer, why = declared.central(here)
     (row,) = _answers(answer)
-    told, gain = "without seen test examples undecided", "+10.00 [+8.48, +11.52] points"
+    gain, seen = "+10.00 [+8.48, +11.52] points", "without seen test examples"
+    changed = [f"{seen} {left}, +{100 * difference:.2f} [+1.00, +20.00] points"]
+    changed = changed * (left != "better" or difference < 0.08) + ["hangs on this test set"] * hangs
     if counted:
-        changed = f"<br>{told}" * (left != "better")
-        assert row == f"| trec (accuracy) | better, {gain}{changed} |  |  |"
+        behind = "".join(f"<br>{one}" for one in changed)
+        assert row == f"| trec (accuracy) | better, {gain}{behind} |  |  |"
         assert "not told" not in why
+        assert (seen in why) == (seen in behind)
     else:
-        beside = f"early.toml: better (not counted), {gain}; {told}"
+        beside = f"early.toml: better (not counted), {gain}; {'; '.join(changed)}"
         assert row == f"| trec (accuracy) | exploratory: better, {gain}<br>{beside} |  |  |"
-        assert f"better (not counted); 14 and 10 steps; {told}<br>" in why
+        assert f"better (not counted); 14 and 10 steps; {'; '.join(changed)}<br>" in why
 
 
 def test_the_answer_tells_what_an_undecided_comparison_could_have_found(source: Source) -> None:
