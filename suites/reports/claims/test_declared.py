@@ -258,6 +258,9 @@ def test_a_weak_baseline_is_told_in_the_ledger() -> None:
     assert "declared against" not in found.reason
     early = compared("form", models=["mtsa.fused", form], plan=planned("form.toml"))
     late = compared("late", models=["mtsa.fused", form], late=True, plan=planned("late.toml"))
+    peer, same = ["bi_lstm.packed", form], ["mtsa.fused", f"{B}[positions=none]"]
+    early += compared("peer", models=peer, plan=planned("peer.toml"))
+    early += compared("same", models=same, plan=planned("same.toml"))  # not shown to be better
     told = accuracy([*pair, *better, *early, *late]).reason
     assert told.count("declared against") == 1
     assert f"declared against {form} +10.00 [+8.48, +11.52] points: better (form.toml)" in told
