@@ -20,7 +20,7 @@ from reports.claims.verdict import Precedence, Verdict
 from reports.core.source import DeviceRecords
 from suites.reports.claims.conftest import ABOVE, ASKED, accuracy, devices, judged
 from suites.support.comparisons import B, design, family, runs
-from suites.support.declared import compared, planned
+from suites.support.declared import COMMON, compared, planned
 from suites.support.domains import SEEDS, TASKS, averages, reviewed, value
 from suites.support.made_up_records import claim
 
@@ -259,8 +259,9 @@ def test_a_weak_baseline_is_told_in_the_ledger() -> None:
     early = compared("form", models=["mtsa.fused", form], plan=planned("form.toml"))
     late = compared("late", models=["mtsa.fused", form], late=True, plan=planned("late.toml"))
     peer, same = ["bi_lstm.packed", form], ["mtsa.fused", f"{B}[positions=none]"]
-    early += compared("peer", models=peer, plan=planned("peer.toml"))
-    early += compared("same", models=same, plan=planned("same.toml"))  # not shown to be better
+    for width, which in ((600, peer), (900, same)):  # the second is not shown to be better
+        own = {**COMMON, "width": width}
+        early += compared(f"{width}", own, models=which, plan=planned(f"{width}.toml"))
     told = accuracy([*pair, *better, *early, *late]).reason
     assert told.count("declared against") == 1
     assert f"declared against {form} +10.00 [+8.48, +11.52] points: better (form.toml)" in told
