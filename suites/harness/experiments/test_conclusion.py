@@ -194,7 +194,8 @@ def test_models_of_which_each_differs_from_each_are_all_told_apart() -> None:
 def test_of_a_family_of_which_little_is_exploratory_it_is_named(
     late: list[str], of: int, named: str
 ) -> None:
-    assert late_text(late, of) == f"{EXPLORATORY}, {LATE}{named}"
+    some = f" in {len(late)} of {of}" * (len(late) < of)
+    assert late_text(late, of) == f"{EXPLORATORY}{some}, {LATE}{named}"
 
 
 def test_what_is_counted_on_no_task_has_no_test_over_them() -> None:

@@ -14,7 +14,6 @@ from harness.errors import UsageError
 from harness.experiments import tables
 from harness.experiments.conclusion import Comparison, conclude, conclusions
 from harness.experiments.declare import planned
-from harness.experiments.replicates import late_text
 from harness.experiments.warnings import VOIDS
 from harness.options.train import CompareOptions
 from suites.support.comparisons import (
@@ -88,14 +87,6 @@ def test_a_question_that_is_younger_than_its_runs_is_exploratory() -> None:
     assert first.startswith(
         "exploratory, declared after runs of it, or after runs that these repeat: 1 better"
     )
-
-
-def test_a_family_says_how_much_of_it_is_exploratory_and_what_if_little_is() -> None:
-    late = "declared after runs of it, or after runs that these repeat"
-    names = [f"mtsa on {task}" for task in "abcd"]
-    assert late_text(names, 4) == f"exploratory, {late}"
-    assert late_text(names, 9) == f"exploratory in 4 of 9, {late}"
-    assert late_text(names[:1], 9) == f"exploratory in 1 of 9, {late} (mtsa on a)"
 
 
 def test_looking_before_declaring_is_told() -> None:
