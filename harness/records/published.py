@@ -31,12 +31,10 @@ UNREAD_OF_EPOCH = "loss"
 """Of training: epochs are chosen, and curves drawn, by the dev split."""
 OF_EPOCH = ("seconds", "judging", "passes")
 """No epoch is chosen by them: times."""
-OF_EPOCH_DIGITS = 3
-"""Kept of those: there are more epochs than anything else, and medians are read of them."""
 CURVE_DIGITS = 6
 """Kept of what else an epoch has: scores, more than any page shows."""
-DIGITS = 4
-"""Kept of a sample, which is more than a clock can tell twice."""
+DIGITS = 3
+"""Kept of a sample, and of an epoch's times: there are more of these than of anything else."""
 MEASURED = ("time", "anchor", "memory", "margin", "run", "calibration")
 """Kinds of which there are so many that their numbers' digits are most of what is published."""
 MEASURED_DIGITS = 8
@@ -108,7 +106,7 @@ def _short(record: Mapping[str, Any], said: frozenset[str]) -> dict[str, Any]:
     if isinstance(epochs := record.get("epochs"), list):
         short["epochs"] = [
             {
-                k: _rounded(v, OF_EPOCH_DIGITS if k in OF_EPOCH else CURVE_DIGITS)
+                k: _rounded(v, DIGITS if k in OF_EPOCH else CURVE_DIGITS)
                 for k, v in epoch.items()
                 if k != UNREAD_OF_EPOCH
             }

@@ -76,7 +76,7 @@ def test_only_what_is_read_is_published(tmp_path: Path) -> None:
     read = journal.read(tmp_path / "published")
     assert [r["key"] for r in read.records] == ["new", "other"]
     assert [s["plan"] for s in read.sessions.values()] == [2]
-    assert read.records[0]["samples"] == [0.1235, 3]
+    assert read.records[0]["samples"] == [0.123, 3]
     assert read.records[0]["median"] == 0.12345679
     assert read.records[0]["test"] == {"mse": 0.12345678912}, "two runs of one value tell it"
     assert read.records[0]["epochs"] == [
