@@ -55,8 +55,7 @@ def tried(more: int, *models: str) -> Mapping[str, int]:
     return MappingProxyType(dict.fromkeys((*EARLIER, *LATER, *models), ALIKE + more))
 
 
-TUNED = tried(6, *FORMS, "biblosa_released", *TRANSFORMERS)
-TUNED_ON = "trec"
+TUNED, TUNED_ON = tried(6, *FORMS, *TRANSFORMERS, "biblosa_released"), "trec"
 """How many recipes were tried, and on which task; its common one is that of all sentences."""
 
 PAPER = Recipe(

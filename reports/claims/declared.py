@@ -12,7 +12,7 @@ from harness.experiments.preregistration import design_file
 from harness.experiments.replicates import unit_of
 from harness.experiments.warnings import selecting_everything
 from harness.train.recipe import CEILINGS
-from harness.train.task import known_tasks, trained_by
+from harness.train.task import by_common_recipe
 from reports.claims.device import DeviceFrames, Record, place_of, same_form
 from reports.claims.record import Claim
 from reports.claims.verdict import EQUAL, Answer, Evidence, Precedence, of_difference
@@ -83,19 +83,17 @@ def precedence_of(family: Conclusion, c: Comparison, behind: int) -> Precedence:
         early,
         planned,
         -behind,
-        all(map(_common, _finished(c.runs))),
+        all(map(by_common, _finished(c.runs))),
         c.together,
         str(family.record.get("at")),
     )
 
 
-def _common(run: Record) -> bool:
+def by_common(run: Record) -> bool:
     """Whether by its task's common recipe, with whatever patience and ceilings, never tuned."""
     own = run.get("recipe") or {}
-    return any(
-        trained_by(run, replace(one.recipe, **{n: own[n] for n in UNTUNED if n in own}))
-        for one in known_tasks(str(run.get("task")))
-    )
+    tuned = {name: value for name, value in own.items() if name not in UNTUNED}
+    return by_common_recipe({**run, "recipe": tuned})
 
 
 def sides_of(claim: Claim, first: str, second: str) -> Iterator[tuple[int, tuple[int, int]]]:
@@ -111,7 +109,7 @@ def sides_of(claim: Claim, first: str, second: str) -> Iterator[tuple[int, tuple
 
 
 def by_design(
-    claim: Claim, declared: Sequence[Declared], every: Iterable[Conclusion] = ()
+    claim: Claim, declared: Sequence[Declared], every: Sequence[Conclusion] = ()
 ) -> Evidence:
     """What a declared comparison says, with the verdict it has wherever it is shown.
 
@@ -119,7 +117,7 @@ def by_design(
     ----------
     declared : sequence of Declared
         That one, and those of other forms, which are told beside it.
-    every : iterable of Conclusion
+    every : sequence of Conclusion
         Of which some may tell that its baseline is a weak one.
     """
     (family, c, sign, precedence), *others = declared
@@ -129,7 +127,6 @@ def by_design(
     whole = selecting_everything(zip((c.first, c.second), c.sides, strict=True))
     beside = (*c.examples.lines, *c.examples.warnings) if c.examples else ()
     means = {c.first: d.mean_first, c.second: d.mean_second}
-    every = list(every)
     weak = outdone(replace(family, comparisons=(c,)), every)
     weak += against_better(c, every)
     beside = (*beside_printed(c.task, c.metric, means), *weak, *beside)

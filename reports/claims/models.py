@@ -18,6 +18,7 @@ from harness.stats import ALPHA, compare_means, judged_p, ratio_interval, t_inte
 from harness.train.task import by_common_recipe
 from reports.claims.declared import (
     beside_printed,
+    by_common,
     by_design,
     declared_for,
     keys_of,
@@ -139,7 +140,7 @@ def accuracy_difference(claim: Claim, device: DeviceFrames) -> Evidence:
         enough=not few,
         alike=not flaws,
         near=-sum(places),
-        common=all(map(by_common_recipe, runs)),
+        common=all(map(by_common, runs)),
         together=1,
         at=max(str(r.get("at")) for r in runs),
     )

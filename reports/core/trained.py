@@ -251,3 +251,8 @@ def _models(task: str, runs: Sequence[Mapping[str, Any]]) -> list[ModelRuns]:
 def folds_of(name: str) -> int:
     """Folds of a task; 0 for one that this attnbench does not know."""
     return max((one.folds for one in known_tasks(name)), default=0)
+
+
+def reads_files(name: str) -> bool:
+    """Whether a task reads a corpus, some of whose examples may stand in it twice."""
+    return any(one.files for one in known_tasks(name))

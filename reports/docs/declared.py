@@ -28,7 +28,7 @@ from harness.experiments.tables import (
 )
 from harness.experiments.warnings import DECIDED
 from harness.json_file import read_toml
-from harness.train.task import gathered, known_tasks
+from harness.train.task import gathered
 from reports.claims.declared import precedence_of, says_otherwise
 from reports.claims.verdict import Precedence
 from reports.core.against import better_forms, is_form
@@ -36,6 +36,7 @@ from reports.core.page import Shown, remark, says, table, together
 from reports.core.recipes import trained_with, whole_words
 from reports.core.source import Source
 from reports.core.tables import Cell, under
+from reports.core.trained import reads_files
 from reports.docs.plain import PlainOutput, text_of
 from reports.pages.experiments import Experiments
 from reports.pages.size.accuracy import question, verdict_cell
@@ -52,11 +53,10 @@ DECIDES = (
     "with equal training that did not end at a best last epoch rather than not, declared before "
     "its runs rather than exploratory, by a design file rather than a command (by one where none "
     "is named), by today's common recipe, whatever its patience, if one is, in the largest family. "
-    "Beside it stand other "
-    "counted comparisons of a design file with another verdict; beside an exploratory one all that "
-    "a design file declared, counted or not. Sst5_phrases is sst5 with its "
-    "phrases for training, and one test set. Intervals are of 95 % and allow for one comparison, "
-    "verdicts for all of its family; the words of verdicts: "
+    "Beside it stand other counted comparisons of a design file with another verdict; beside an "
+    "exploratory one all that a design file declared, counted or not. Sst5_phrases is sst5 with "
+    "its phrases for training, and one test set. Intervals are of 95 % and allow for one "
+    "comparison, verdicts for all of its family; the words of verdicts: "
     "[compare.md](../compare.md#what-is-printed-in-this-order)."
 )
 HOURS = (
@@ -110,8 +110,8 @@ def central(source: Source) -> tuple[str, str]:
         others = {
             form: f"{_said(to[form])} against {form}" if form in to else "" for form in better
         }
-        weak = [said or f"not compared with {form}" for form, said in others.items()]
-        weak = [f"a weak baseline: {', '.join(weak)}"] * bool(better)
+        forms = ", ".join(said or f"not compared with {form}" for form, said in others.items())
+        weak = [f"a weak baseline: {forms}"] * bool(better)
         notes = filter(None, [_missing(c), *c.flaws * (c.said != c.verdict), *weak, *short])
         of_task = answers.setdefault(c.task, {"task": _task(c), **dict.fromkeys(CENTRAL, "")})
         of_task[form_of(c.first)] = Cell.of(
@@ -141,7 +141,8 @@ def _beside_it(
     Where it is exploratory all of these that are enough to conclude from, else what is counted and
     says otherwise. At length, and in short.
     """
-    told, short = _unseen(c), [*_unseen(c), *_hanging(c)]
+    told = _unseen(c)
+    short = [*told, *_hanging(c)]
     for of_it, one in every:
         enough = of_it.enough and of_it.early and of_it.planned
         if not (says_otherwise(of_it, one, c) or (enough and not rank.early)):
@@ -181,8 +182,8 @@ def _hanging(c: Comparison) -> list[str]:
 def _untold(c: Comparison) -> list[str]:
     """That nothing is known of it without such examples, where there may be some."""
     known = c.examples is not None and c.examples.verdict
-    read = any(one.files for one in known_tasks(c.task))
-    return ["without seen test examples not told: no predictions"] * (read and not known)
+    unknown = reads_files(c.task) and not known
+    return ["without seen test examples not told: no predictions"] * unknown
 
 
 def _missing(c: Comparison) -> str:

@@ -23,11 +23,12 @@ from harness.experiments.tables import (
 )
 from harness.experiments.warnings import DECIDED
 from harness.stats import MeanDifference
-from harness.train.task import family_of, known_tasks
+from harness.train.task import family_of
 from reports.contents import page_of
 from reports.core.page import Shown, SourcePage, remark, says, together
 from reports.core.recipes import trained_with
 from reports.core.tables import Cell, under
+from reports.core.trained import reads_files
 from reports.pages.corpora.edges import known_beside
 from reports.pages.size.accuracy import verdict_cell
 
@@ -242,7 +243,7 @@ def _without_seen(conclusion: Conclusion) -> str:
     asked = [c for c in conclusion.comparisons if c.examples is not None]
     known = [(c, e) for c in asked if (e := c.examples) is not None and e.verdict]
     if not known:
-        read = any(one.files for name in conclusion.tasks for one in known_tasks(name))
+        read = any(map(reads_files, conclusion.tasks))
         return "not told: without predictions" if read else ""
     changed = [
         f"{'' if conclusion.is_pair else f'{c.first} on {c.task} '}{c.said}"
