@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from harness.experiments.replicates import (
     Measured,
@@ -24,23 +23,19 @@ from harness.experiments.replicates import (
     unit_of,
 )
 from harness.experiments.warnings import DECIDED
-from harness.records.predictions import Predictions, PredictionsLost
+from harness.records.predictions import Predictions, PredictionsLost, parts_of, unseen_of
 from harness.stats import (
     ALPHA,
     SUMMED,
     Crossed,
     MeanDifference,
     correlation_p,
-    correlation_parts,
     crossed,
     holm,
     mcnemar,
     summed_p,
     too_few,
 )
-
-if TYPE_CHECKING:
-    import numpy as np
 
 Said = Callable[[Record], Predictions | None]
 """What a run said of its test examples, by its record: `harness.records.predictions.read`."""
@@ -99,31 +94,11 @@ class ByExamples:
         return fmean(row[1 + side] for row in self.values) if self.values else math.nan
 
 
-def metric_of(metric: str, of: Predictions, where: np.ndarray | None = None) -> float:
-    """A metric of some test examples, or of all; nan of none, or for one that isn't known here."""
-    if metric in SUMMED and of.counts.size:
-        return SUMMED[metric].value(of.counts if where is None else of.counts[where])
-    parts = _parts(metric, of)
-    if where is not None and parts.size:
-        parts = _parts(metric, replace(of, truth=of.truth[where], said=of.said[where]))
-    return float(parts.mean()) if parts.size else math.nan
-
-
-def _parts(metric: str, of: Predictions) -> np.ndarray:
-    """What each example has in a metric, whose value is their mean; empty for other metrics."""
-    import numpy as np
-
-    if metric in SUMMED and of.counts.size:
-        return SUMMED[metric].parts(of.counts)
-    if metric not in ("accuracy", "pearson") or not of.said.size or of.lengths.size:
-        return np.empty(0)
-    return of.truth == of.said if metric == "accuracy" else correlation_parts(of.said, of.truth)
-
-
 def kept_of(found: Measured, said: Said) -> KeptPairs | None:
     """Read and count the predictions of a comparison; None where nothing is to be told.
 
-    That is so of data that are drawn for each seed, and of metrics that are no `PAIR_TESTS`.
+    Of published runs without them their records have the numbers without seen examples. Nothing
+    is to be told of data that are drawn for each seed, and of metrics that are no `PAIR_TESTS`.
     """
     metric = found.design["metric"]
     runs = [run for pair in found.pairs for run in pair if is_ok(run)]
@@ -137,21 +112,32 @@ def kept_of(found: Measured, said: Said) -> KeptPairs | None:
         except PredictionsLost as error:
             lost.append(str(error))
             continue
-        if one is None or not one.said.size:
-            without += 1
-        else:
+        if one is not None and one.said.size:
             by_key[run["key"]] = one
+        elif not run.get("unseen"):
+            without += 1
     if lost or without:
         why = f"the predictions of {len(lost)} of {len(runs)} runs are lost"
         if without:
             why = f"{without} of {len(runs)} runs are without predictions"
         return KeptPairs(unknown=why, lost=tuple(lost))
-    every = {int(i): bool(s) for p in by_key.values() for i, s in zip(p.items, p.seen, strict=True)}
+    numbers = {r["key"]: r["unseen"] for r in runs if r["key"] not in by_key}
+    numbers |= {key: unseen_of([metric], one) for key, one in by_key.items()}
     unseen = judged_by(
         found.design,
         found.pairs,
-        lambda run: metric_of(metric, by_key[run["key"]], ~by_key[run["key"]].seen),
+        lambda run: float(numbers[run["key"]]["test"].get(metric, math.nan)),
     )
+    of_fold = {run.get("fold"): numbers[run["key"]] for run in runs}.values()
+    left = KeptPairs(
+        seen=sum(one["seen"] for one in of_fold),
+        tested=sum(one["examples"] for one in of_fold),
+        unseen=None if unseen.difference is None else unseen,
+        unknown="none is left" if unseen.difference is None else "",
+    )
+    if len(by_key) < len(runs):
+        return left
+    every = {int(i): bool(s) for p in by_key.values() for i, s in zip(p.items, p.seen, strict=True)}
     pairs = [
         (Replicate(a["seed"], a.get("fold")), (by_key[a["key"]], by_key[b["key"]]))
         for a, b in found.pairs
@@ -167,11 +153,10 @@ def kept_of(found: Measured, said: Said) -> KeptPairs | None:
             found.pairs,
             lambda run: math.nan if run["key"] in stuck else float(run["test"][metric]),
         )
-    return KeptPairs(
+    return replace(
+        left,
         seen=sum(every.values()),
         tested=len(every),
-        unseen=None if unseen.difference is None else unseen,
-        unknown="none is left" if unseen.difference is None else "",
         pairs=tuple((one, p) for (one, _), p in zip(pairs, p_values, strict=False)),
         crossed=_crossed(metric, paired),
         stuck=Counter(str(run["model"]) for run in runs if run["key"] in stuck),
@@ -217,7 +202,7 @@ def _crossed(metric: str, pairs: Sequence[Both]) -> Crossed | None:
 
     if len(pairs) < 2 or not _alike([one for pair in pairs for one in pair]):
         return None
-    apart = [np.subtract(*(_parts(metric, one).astype(float) for one in pair)) for pair in pairs]
+    apart = [np.subtract(*(parts_of(metric, one).astype(float) for one in pair)) for pair in pairs]
     return crossed(np.array(apart)) if len(apart[0]) > 1 else None
 
 

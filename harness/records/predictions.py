@@ -9,10 +9,11 @@ import base64
 import hashlib
 import io
 import lzma
+import math
 import tarfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from zipfile import BadZipFile
 
 from harness.errors import UsageError
 from harness.json_file import replace_file
+from harness.stats import SUMMED, correlation_parts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -112,6 +114,36 @@ class Predictions:
         arrays = {field.name: getattr(self, field.name) for field in fields(self)}
         np.savez(out, **{n: a for n, a in arrays.items() if a.size or n not in _OF_SEQUENCES})
         return base64.b64encode(out.getvalue()).decode()
+
+
+def metric_of(metric: str, of: Predictions, where: np.ndarray | None = None) -> float:
+    """A metric of some test examples, or of all; nan of none, or for one that isn't known here."""
+    if metric in SUMMED and of.counts.size:
+        return SUMMED[metric].value(of.counts if where is None else of.counts[where])
+    parts = parts_of(metric, of)
+    if where is not None and parts.size:
+        parts = parts_of(metric, replace(of, truth=of.truth[where], said=of.said[where]))
+    return float(parts.mean()) if parts.size else math.nan
+
+
+def parts_of(metric: str, of: Predictions) -> np.ndarray:
+    """What each example has in a metric, whose value is their mean; empty for other metrics."""
+    import numpy as np
+
+    if metric in SUMMED and of.counts.size:
+        return SUMMED[metric].parts(of.counts)
+    if metric not in ("accuracy", "pearson") or not of.said.size or of.lengths.size:
+        return np.empty(0)
+    return of.truth == of.said if metric == "accuracy" else correlation_parts(of.said, of.truth)
+
+
+def unseen_of(metrics: Iterable[str], of: Predictions) -> dict[str, Any]:
+    """``examples`` of the test, how many of them are ``seen``, and ``test`` metrics of the others,
+    of which none or an unknown metric is left out.
+    """
+    values = {metric: metric_of(metric, of, ~of.seen) for metric in metrics}
+    kept = {metric: value for metric, value in values.items() if not math.isnan(value)}
+    return {"examples": len(of.items), "seen": int(of.seen.sum()), "test": kept}
 
 
 def keep(folder: Path, key: str, text: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import lzma
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from statistics import median_high, median_low
@@ -44,7 +44,7 @@ CONTROL = "control"
 OF_CALIBRATION = MappingProxyType({"ratio": 5, "ran_us": 6, "waited_us": 6})
 """Kept of a calibration's numbers, of which there are as many as of all others: its table gives
 shares of comparisons, and noise to a tenth of a percent."""
-IN_FULL = ("test", "recipe")
+IN_FULL = ("test", "unseen", "recipe")
 """Of a run: what is told to be the same of two runs, or not."""
 _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "pb": 0}]
 """For text that is mostly numbers."""
@@ -56,7 +56,7 @@ def places(folder: Path) -> list[Path]:
     return [path.with_name(path.name.removesuffix(journal.PACKED)) for path in found]
 
 
-def pack(folder: Path, place: Path) -> Path:
+def pack(folder: Path, place: Path, numbers: Collection[str] = ()) -> Path:
     """Write what reports read of a journal as the packed file of another place.
 
     Session after session in their order, each with its first line; without measurements by other
@@ -68,6 +68,9 @@ def pack(folder: Path, place: Path) -> Path:
         A journal.
     place : Path
         Its name as a published one, without suffix.
+    numbers : collection of str
+        Keys of runs whose predictions would take too much room: in their place the record has the
+        numbers without seen test examples.
 
     Returns
     -------
@@ -77,7 +80,8 @@ def pack(folder: Path, place: Path) -> Path:
     Raises
     ------
     UsageError
-        If the journal holds nothing to publish, or anything in it can't be read.
+        If the journal holds nothing to publish, or anything in it can't be read, or has no
+        predictions of one of `numbers`.
     """
     found = journal.read(folder)
     if found.warnings:
@@ -88,7 +92,14 @@ def pack(folder: Path, place: Path) -> Path:
     if not of_session:
         raise UsageError(f"{folder} holds no record that a page or a claim reads")
     _clip(r for some in of_session.values() for r in some if r["kind"] == "calibration")
-    said = predictions.pack(folder, place, (r for some in of_session.values() for r in some))
+    every = [r for some in of_session.values() for r in some]
+    if strange := {*numbers} - {r["key"] for r in every if r.get("predictions")}:
+        raise UsageError(f"{folder} has no predictions of a run {min(strange)}; name others")
+    for record in (r for r in every if r["key"] in numbers):
+        if (kept := predictions.read([folder], record)) is not None:
+            record["unseen"] = predictions.unseen_of(record["test"], kept)
+            del record["predictions"]
+    said = predictions.pack(folder, place, every)
     lines: list[Mapping[str, Any]] = []
     for session, first in found.sessions.items():
         if records := of_session.get(session):
@@ -181,10 +192,13 @@ def _rounded(value: Any, digits: int = DIGITS) -> Any:
 def main(
     folder: Annotated[Path, typer.Argument(help="A journal.")],
     place: Annotated[Path, typer.Argument(help="reports/published/DEVICE/PURPOSE")],
+    numbers: Annotated[
+        list[str] | None, typer.Option(help="Key of a run: its numbers, not its predictions.")
+    ] = None,
 ) -> None:
     """Pack a journal for publishing."""
     try:
-        target = pack(folder, place)
+        target = pack(folder, place, numbers or ())
     except UsageError as error:
         typer.echo(f"published: {error}", err=True)
         raise typer.Exit(2) from None

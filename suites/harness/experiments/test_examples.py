@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from harness.experiments.conclusion import Comparison, conclude
-from harness.experiments.examples import metric_of
 from harness.experiments.tables import of_examples
-from harness.records.predictions import Predictions, PredictionsLost
+from harness.records.predictions import Predictions, PredictionsLost, metric_of, unseen_of
 from harness.stats import compare_means
 from suites.support.comparisons import A, B, design, family, run
 
@@ -186,6 +185,28 @@ def test_runs_without_predictions_can_not_be_told() -> None:
         "without predictions",
     )
     assert (found.verdict, found.crossed, found.warnings) == ("", None, ())
+
+
+def test_numbers_of_a_record_stand_for_predictions_that_were_not_published() -> None:
+    kept = {
+        f"{model} trec {seed}": said_right(drawn(seed + shift, share), (0, 1))
+        for model, shift, share in ((A, 0, 0.9), (B, 50, 0.8))
+        for seed in range(6)
+    }
+    whole = compared(kept, design(6)).examples
+    some = [
+        {**one, "unseen": unseen_of(one["test"], kept[one["key"]])} if one["seed"] < 2 else one
+        for one in records_of(kept)
+    ]
+    fewer = {key: one for key, one in kept.items() if int(key.split()[-1]) >= 2}
+    found = compared(fewer, design(6), some).examples
+    assert found.lines == whole.lines[:1] != ()
+    assert found.lines[0].startswith("without 2 of 200 test examples")
+    assert (found.values, found.verdict) == (whole.values, whole.verdict)
+    assert (found.crossed, found.pairs, found.hangs) == (None, (), False)
+    folds = [{**one, "seed": 0, "fold": one["seed"]} for one in some]
+    declared = design(6, folds=6, seeds=[0], units="folds")
+    assert compared(fewer, declared, folds).examples.tested == 6 * TESTED
 
 
 def test_lost_files_are_a_warning_by_name_and_no_crash() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.errors import UsageError
 from harness.records import journal, published
 from harness.records.predictions import (
     FOLDER,
@@ -264,6 +265,26 @@ def test_a_journal_is_published_with_its_predictions(tmp_path: Path) -> None:
     record, other = journal.read(place).records
     assert same(read([place], record), CLASSES)
     assert read([place], other) is None, "what is not packed is not told of"
+
+
+def test_of_what_is_published_without_predictions_the_numbers_without_seen_examples_are(
+    tmp_path: Path,
+) -> None:
+    folder, place = tmp_path / "journal", tmp_path / "cpu"
+    half = {"kind": "run", "model": "m", "seed": 0, "status": "ok", "seconds": 1.0, "epochs": []}
+    half |= {"chosen_epoch": 1, "parameters": 1, "parameters_with_words": 1}
+    with journal.Writer(folder, {"fingerprint": {"device": "cpu"}}) as writer:
+        for key in "ab":
+            found = kept(folder, CLASSES, key)
+            writer.append({**half, **found, "test": {"accuracy": 2 / 3, "f1": 0.5}})
+    published.pack(folder, place, ["a"])
+    first, second = journal.read(place).records
+    assert read([place], first) is None
+    assert first["unseen"] == {"examples": 3, "seen": 1, "test": {"accuracy": 0.5}}
+    assert same(read([place], second), CLASSES)
+    assert "unseen" not in second
+    with pytest.raises(UsageError, match="no predictions of a run c; name others"):
+        published.pack(folder, place, ["b", "c"])
 
 
 def test_a_record_with_odd_predictions_is_skipped(tmp_path: Path) -> None:
