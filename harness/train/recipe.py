@@ -148,6 +148,9 @@ class NamedRecipe:
         return replace(self.usual, **self.rows.get(mechanism, {}))
 
 
+_CALLED = {bool: "true or false", int: "a whole number", float: "a number"}
+
+
 def typed(name: str, text: str, like: Any) -> Any:
     """The value of a setting from its text, of the type of another value.
 
@@ -164,8 +167,7 @@ def typed(name: str, text: str, like: Any) -> Any:
             raise ValueError(text)
         return kind(text)
     except (ValueError, KeyError):
-        expected = "true or false" if kind is bool else kind.__name__
-        raise UsageError(f"{name}={text}; expected {expected}") from None
+        raise UsageError(f"{name}={text}; expected {_CALLED[kind]}") from None
 
 
 def changed(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:

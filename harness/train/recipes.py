@@ -40,6 +40,15 @@ FORMS = ("multi_head[positions=none]", "multi_head_relu", "multi_head_released")
 """Of multi-head attention, tried with as many later (``plans/tuning-forms.toml``)."""
 TRANSFORMERS = ("transformer", "multi_scale_transformer")
 """Tried with as many on TREC (``plans/tuning-scales.toml``)."""
+PARTS = (
+    "mtsa_released[directional=false]",
+    "mtsa_released[token2token=false]",
+    "mtsa_released[source2token=false]",
+)
+"""Of MTSA without one of them, tried with as many (``plans/tuning-parts.toml``)."""
+ABLATIONS = (*PARTS, "disa[direction=diagonal]", "additive")
+"""Tried with as many, and judged by themselves: a mean over the mechanisms would count their whole
+models several times."""
 
 
 def tried(more: int, *models: str) -> Mapping[str, int]:
@@ -55,7 +64,7 @@ def tried(more: int, *models: str) -> Mapping[str, int]:
     return MappingProxyType(dict.fromkeys((*EARLIER, *LATER, *models), ALIKE + more))
 
 
-TUNED, TUNED_ON = tried(6, *FORMS, *TRANSFORMERS, "biblosa_released"), "trec"
+TUNED, TUNED_ON = tried(6, *FORMS, *TRANSFORMERS, "biblosa_released", *ABLATIONS), "trec"
 """How many recipes were tried, and on which task; its common one is that of all sentences."""
 
 PAPER = Recipe(

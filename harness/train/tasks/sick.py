@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from harness.train.data.texts import Texts, tokens_raw
 from harness.train.recipe import NamedRecipe
-from harness.train.recipes import FORMS, PAPER, RESAN, ROWS, SENTENCES, lasting, tried
+from harness.train.recipes import FORMS, PAPER, PARTS, RESAN, ROWS, SENTENCES, lasting, tried
 from harness.train.task import Task
 
 relatedness = Texts(
@@ -42,7 +42,7 @@ too; here it is Adam."""
 _ROWS = {**ROWS, **{name: {"epochs": lasting(_BASE, 6000, _EXAMPLES).epochs} for name in RESAN}}
 _RELEASED = replace(_PAPER, degree_loss="squared", policy_share="released")
 
-_TUNED = tried(10, *FORMS)
+_TUNED = tried(10, *FORMS, *PARTS)
 """By the dev split of relatedness."""
 
 _RELATEDNESS = Task(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, S
 from typing import Any
 
 from harness.experiments.conclusion import Conclusion
+from harness.experiments.model import form_of
 from harness.experiments.unequal import as_tuned
 from harness.train.recipe import CEILINGS, HOW_FOUND, changes, without_ceilings
 from harness.train.task import HIGHER_IS_BETTER, Task
@@ -15,7 +16,7 @@ from reports.core.source import Source
 from reports.core.style import mechanism_of
 from reports.core.trained import tasks_by_recipe
 from reports.pages.corpora.patience import short_patience
-from reports.pages.corpora.trials import COMMON, Tried
+from reports.pages.corpora.trials import ABLATED, COMMON, Tried
 from reports.pages.corpora.tuning import BETTER, Judged, judged, tuned
 
 
@@ -50,7 +51,7 @@ def at_edges(one: Tried, recipe: Mapping[str, Any]) -> list[str]:
     grids = {n: g for n, g in _grids(one).items() if isinstance(recipe.get(n), int | float)}
     said = {n: _edge(grid, recipe[n]) for n, grid in grids.items()}
     return [
-        f"{one.task.name}: {name} {recipe[name]:g} is {edge}" for name, edge in said.items() if edge
+        f"{one.title}: {name} {recipe[name]:g} is {edge}" for name, edge in said.items() if edge
     ]
 
 
@@ -77,7 +78,7 @@ def best_at_edges(one: Tried) -> list[str]:
         ]
         if value != one.task.recipe.as_dict().get(name) and (edge := _edge(grid, value)):
             out.append(
-                f"{one.task.name}: {name} {value:g}, the best on the dev split over the mechanisms "
+                f"{one.title}: {name} {value:g}, the best on the dev split over the {one.whose} "
                 f"(by itself of {sum(own)} of {len(own)}), is {edge}"
             )
     return out
@@ -95,10 +96,10 @@ def unequal_trials(one: Tried) -> list[str]:
     if min(told.values()) == max(told.values()):
         some = ", ".join(f"{m} {n}" for m, n in counts.items() if n < told[m])
         said = f"{max(told.values())} recipes were tried with each mechanism, fewer are recorded of"
-        return [f"{one.task.name}: {said} {some}"]
+        return [f"{one.title}: {said} {some}"]
     few = ", ".join(m for m, count in counts.items() if count < most)
     unequal = f"unequal numbers of trials, {least} to {most} recipes; fewer with {few}"
-    return [f"{one.task.name}: {unequal}"]
+    return [f"{one.title}: {unequal}"]
 
 
 def worst_for(one: Tried, of: Collection[str] | None = None) -> list[str]:
@@ -122,7 +123,7 @@ def worst_for(one: Tried, of: Collection[str] | None = None) -> list[str]:
     seeds = max(len(one.scores(COMMON)[m]) for m in found)
     by = f"the dev split, by {seeds} seed{'s' * (seeds > 1)}, with {', '.join(found)}"
     worst = f"the common recipe is the worst of {count} on {by}, so that others gain by it"
-    return [f"{one.task.name}: {worst}{apart(one)}"]
+    return [f"{one.title}: {worst}{apart(one)}"]
 
 
 def apart(one: Tried) -> str:
@@ -144,7 +145,7 @@ def replaced(one: Tried, recipe: Mapping[str, Any]) -> list[str]:
     later = every[every.index(one.base) + 1 :]
     names = {", ".join(changes(each.as_dict(), one.base)) for each in later}
     return [
-        f"{one.task.name}: {one.former} is the common recipe no more: {j.recipe} in its place "
+        f"{one.title}: {one.former} is the common recipe no more: {j.recipe} in its place "
         f"{_gave(one, j)}"
         for j in judged(one)
         if j.recipe in names and j.verdict == BETTER
@@ -166,16 +167,21 @@ def to_follow(one: Tried, of: Collection[str] = ()) -> list[str]:
         own = "".join(
             f", {one.unit.difference(d)} with {m}" for m, d in j.singles.items() if m in of
         )
+        rule = (
+            "they are trained as their whole models are, all the same"
+            if one.whose == ABLATED
+            else "by the rule of these trials the common recipe is to be that, and is not yet"
+        )
         said.append(
-            f"{one.task.name}: {j.recipe} in the place of the common recipe's {_gave(one, j)}"
-            f"{own}: by the rule of these trials the common recipe is to be that, and is not yet"
+            f"{one.title}: {j.recipe} in the place of the common recipe's {_gave(one, j)}{own}: "
+            f"{rule}"
         )
     return said
 
 
 def _gave(one: Tried, j: Judged) -> str:
     return (
-        f"gave {one.unit.told(j.difference)} on the dev split, over {len(j.singles)} mechanisms "
+        f"gave {one.unit.told(j.difference)} on the dev split, over {len(j.singles)} {one.whose} "
         f"(p Holm {j.adjusted_p:.2g})"
     )
 
@@ -201,10 +207,13 @@ def of_conclusion(c: Conclusion, every: Iterable[Tried]) -> list[str]:
 
     `at_edges` of the recipes of its models, of another optimiser's none; and where these are the
     common one, of whatever patience and width, of that `best_at_edges` and, for its models,
-    `worst_for` and `to_follow`.
+    `worst_for` and `to_follow`. Trials of ablations are asked for comparisons with one of them.
     """
     said: dict[str, dict[str, list[str]]] = {}
+    forms = {*map(form_of, (*c.models, c.baseline))}
     for one in every:
+        if one.whose == ABLATED and not forms & {*one.mechanisms}:
+            continue
         task, grid = one.task.name, one.base.optimiser
         some = [pair for pair in c.comparisons if pair.task == task]
         by_line = said.setdefault(task, {})
@@ -212,13 +221,13 @@ def of_conclusion(c: Conclusion, every: Iterable[Tried]) -> list[str]:
             for model, recipe in zip(pair.design["models"], pair.design["recipes"], strict=True):
                 if recipe.get("optimiser", grid) == grid:
                     for line in (*at_edges(one, recipe), *replaced(one, recipe)):
-                        by_line.setdefault(line.removeprefix(f"{task}: "), []).append(model)
+                        by_line.setdefault(line.removeprefix(f"{one.title}: "), []).append(model)
         usual = [run for pair in some for run in pair.runs if _is_usual(run, one.task)]
         if usual:
             names = {mechanism_of(str(run["model"])) for run in usual}
             known = *best_at_edges(one), *worst_for(one, names), *to_follow(one, names)
             for line in known:
-                by_line.setdefault(line.removeprefix(f"{task}: "), [])
+                by_line.setdefault(line.removeprefix(f"{one.title}: "), [])
     everyone = {*c.models, c.baseline}
     return [
         f"{task}: {'; '.join(_by_whom(line, set(who), everyone) for line, who in lines.items())}"

@@ -13,9 +13,11 @@ from harness.experiments.model import form_of
 from harness.experiments.replicates import Unit, unit_of
 from harness.records.schema import digest
 from harness.train.recipe import CEILINGS, Recipe, changes, identity, without_ceilings
+from harness.train.recipes import ABLATIONS
 from harness.train.task import Task, task
 
 COMMON = "common recipe"
+MECHANISMS, ABLATED = "mechanisms", "ablations"
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ class Tried:
     """The recipes that were tried on one task: the newest trial of each mechanism, recipe and seed.
 
     `base` is the common one that they were tried against, today's or a former one; `others` what
-    was tried of the same data on other machines, or against another common one.
+    was tried of the same data on other machines, or against another common one. Ablations are never
+    among whole models.
     """
 
     task: Task
@@ -57,6 +60,16 @@ class Tried:
     def everywhere(self) -> list[Trial]:
         """Trials on all machines."""
         return [*self.trials, *(t for other in self.others for t in other.trials)]
+
+    @property
+    def whose(self) -> str:
+        """`MECHANISMS` or `ABLATED`."""
+        return ABLATED if {*self.mechanisms} <= {*ABLATIONS} else MECHANISMS
+
+    @property
+    def title(self) -> str:
+        """``trec``, ``trec, ablations``."""
+        return self.task.name + (f", {self.whose}" if self.whose != MECHANISMS else "")
 
     @property
     def metric(self) -> str:
@@ -131,7 +144,8 @@ def trial_of(run: Mapping[str, Any]) -> Trial | str:
 def tried(
     records: Iterable[Mapping[str, Any]], device: str | None = None
 ) -> tuple[list[Tried], list[str]]:
-    """By task (vectors, data and device) and common recipe what was tried, and what was left out.
+    """By task (vectors, data and device) and common recipe what was tried, and what was left out;
+    of ablations by itself.
 
     Parameters
     ----------
@@ -164,7 +178,9 @@ def tried(
         if shown and variants:
             left.append(f"{name}: {', '.join(variants)}: variants of what was tried; left out")
         own = [t for t in trials.values() if t.mechanism in models]
-        every += [(at, one) for one in _against_common(task(name), own)]
+        for parts in (False, True):
+            some = [t for t in own if (t.mechanism in ABLATIONS) is parts]
+            every += [((parts, *at), one) for one in _against_common(task(name), some)]
     found = []
     for at, here in every:
         if device in (None, at[-1]):
@@ -187,10 +203,9 @@ def _models(trials: Iterable[Trial]) -> tuple[set[str], list[str]]:
 
 def _same_data(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
     """Whether task and vectors are the same, and the data as far as both records tell them."""
-    (name, vectors, data, _), (task_too, vectors_too, data_too, _) = one, other
-    return (name, vectors) == (task_too, vectors_too) and (
-        data == data_too or not (data and data_too)
-    )
+    *mine, data, _ = one
+    *theirs, data_too, _ = other
+    return mine == theirs and (data == data_too or not (data and data_too))
 
 
 def _against_common(of: Task, trials: Sequence[Trial]) -> list[Tried]:

@@ -29,7 +29,7 @@ from reports.core.page import Output, Shown, remark, says, together
 from reports.core.source import Source
 from reports.core.tables import under
 from reports.core.words import file_name, known
-from reports.pages.corpora.trials import COMMON, Tried, tried
+from reports.pages.corpora.trials import ABLATED, COMMON, Tried, tried
 
 FOLDER = "tuning"
 """Below a journal: so many recipes of one model are no replicates of anything."""
@@ -115,7 +115,7 @@ def sentence(one: Tried, found: Sequence[Judged]) -> str:
         counted += f"; {_each(every)} with those that have no record here"
     seeds = ", ".join(map(str, sorted({t.seed for t in one.trials})))
     said = (
-        f"{one.task.name}: {len(one.mechanisms)} mechanisms, {counted}, by {one.metric} on the dev "
+        f"{one.title}: {len(one.mechanisms)} {one.whose}, {counted}, by {one.metric} on the dev "
         f"split (seed {seeds})."
     )
     unrun: dict[str, list[str]] = {}
@@ -137,12 +137,14 @@ def sentence(one: Tried, found: Sequence[Judged]) -> str:
         now = (
             f" {today} is the common recipe now."
             if today
+            else " They are trained as their whole models are, all the same."
+            if one.whose == ABLATED
             else " The common recipe is not yet that."
         )
-        return f"{said} Better than the {one.common}, over the mechanisms: {', '.join(best)}.{now}"
+        return f"{said} Better than the {one.common}, over the {one.whose}: {', '.join(best)}.{now}"
     if one.former:
-        return f"{said} No other is shown to be better than the {one.common} over the mechanisms."
-    return f"{said} No other is shown to be better over the mechanisms: the common recipe stays."
+        return f"{said} No other is shown to be better than the {one.common} over the {one.whose}."
+    return f"{said} No other is shown to be better over the {one.whose}: the common recipe stays."
 
 
 def _each(counts: Mapping[str, int]) -> str:
@@ -175,15 +177,15 @@ def section(found: Sequence[Tried], place: Output) -> Shown:
 
 def _task(one: Tried, place: Output) -> Shown:
     verdicts = judged(one)
-    named = f"{one.task.name} {one.former}".rstrip()
+    named = f"{one.title} {one.former}".rstrip()
     name, shown = f"tuning-{file_name(named)}", says([sentence(one, verdicts)])
     if verdicts:
         points, base = one.unit.of_differences.strip(), "former" if one.former else "common"
         draw = partial(
             forest,
             lines(one, verdicts),
-            f"{one.task.name}: recipes less the {base} one",
-            "bars: 95 % t-intervals over mechanisms; grey: not shown after Holm",
+            f"{one.title}: recipes less the {base} one",
+            f"bars: 95 % t-intervals over {one.whose}; grey: not shown after Holm",
             f"{one.metric} on the dev split, less the {one.common}'s{points and f' ({points})'}",
         )
         shown = place.figure(name, draw, shown.plain)
@@ -199,7 +201,7 @@ def cells(one: Tried, found: Sequence[Judged]) -> list[dict[str, str]]:
     """What the common recipe gave, then every other's difference to it."""
     unit, common = one.unit, one.scores(COMMON)
     points = unit.of_differences.strip()
-    less = f"{one.task.name}: less the {one.common}{f', {points}' if points else ''}"
+    less = f"{one.title}: less the {one.common}{f', {points}' if points else ''}"
     columns = [less, "mean [95 %]", "p (Holm), verdict", *one.mechanisms]
     row = [
         unit.number(statistics.fmean(common[m].values())) if m in common else ""

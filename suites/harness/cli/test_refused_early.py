@@ -95,7 +95,7 @@ train mtsa --recipe weight_decay=inf
 train mtsa --recipe width=100000000000000000000
     width=100000000000000000000; expected a number below 2**63
 train mtsa --recipe epochs=٣
-    epochs=٣; expected int
+    epochs=٣; expected a whole number
 verify bi_lstm --large --device cpu
     --large: large shapes say nothing of these on cpu; expected e.g. mtsa.fused_tiled
 verify --large --stress --exact

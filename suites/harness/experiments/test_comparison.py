@@ -563,10 +563,11 @@ def test_trials_that_are_known_since_count_and_on_which_task_they_were() -> None
     assert said("multi30k", "mtsa.fused", rate=0.5) == []
     assert said("multi30k", "mtsa.fused", epochs=3) != [], "a ceiling was never tuned"
     assert said("mtl16[domain=books]", "transformer.sdpa", 10) == []
-    (line,) = said("mtl16[domain=books]", "additive.direct")
+    (line,) = said("mtl16[domain=books]", "kim_cnn.conv")
     assert line.startswith("unequal tuning budgets: 0 recipes were tried on trec for ")
-    (own,) = said("trec", "additive.direct")
+    (own,) = said("trec", "kim_cnn.conv")
     assert "on trec" not in own
+    assert said("sst5", "disa.chunked[direction=diagonal]") == [], "an ablation's own ten"
     assert said("sick_relatedness", "disa.chunked", 9, dropout=0.3) == [], "a former common recipe"
     assert said("sick_relatedness", "disa.chunked", 9, dropout=0.25) != []
     # What records told of a form was its mechanism's, nine on TREC at the time and ten now.

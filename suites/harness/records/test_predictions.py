@@ -292,7 +292,15 @@ def test_a_record_with_odd_predictions_is_skipped(tmp_path: Path) -> None:
     told = ({"file": "a", "sha256": "b"}, {"file": "a"}, "a", {"file": 1, "sha256": "b"})
     lines = [{"kind": "session", "schema": 1, "session": "s"}]
     lines += [{**run, "key": f"r{number}", "predictions": one} for number, one in enumerate(told)]
+    numbers = {"examples": 3, "seen": 1, "test": {"accuracy": 0.5}}
+    odd = (
+        numbers,
+        {**numbers, "seen": "1"},
+        {"examples": 3},
+        {**numbers, "test": {"accuracy": "x"}},
+    )
+    lines += [{**run, "key": f"u{number}", "unseen": one} for number, one in enumerate(odd)]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     found = journal.read(tmp_path)
-    assert [r["key"] for r in found.records] == ["r0"]
-    assert len(found.warnings) == 3
+    assert [r["key"] for r in found.records] == ["r0", "u0"]
+    assert len(found.warnings) == 6

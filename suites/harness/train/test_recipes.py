@@ -96,7 +96,7 @@ def test_an_unknown_recipe_is_told(text: str, name: str, says: str) -> None:
         ("activation=tanh", "activation='tanh'; expected relu or elu"),
         ("attention_dropout=1", "attention_dropout=1.0; expected 0 or more"),
         ("compile=yes", "compile=yes; expected true or false"),
-        ("epochs=2.5", "epochs=2.5; expected int"),
+        ("epochs=2.5", "epochs=2.5; expected a whole number"),
         ("colour=red", "a recipe has no 'colour'; it has width, heads"),
         ("batch=0", "batch=0; expected at least 1"),
         ("rate=0", "rate=0.0; expected a positive number"),
@@ -387,9 +387,13 @@ def test_tuning_budgets_are_equal() -> None:
     published = "none multi_head mtsa mtsa_released disa bi_lstm multi_cnn msmsa resa"
     forms = " multi_head[positions=none] multi_head_relu multi_head_released"
     transformers = " transformer multi_scale_transformer"
+    parts = "".join(
+        f" mtsa_released[{one}=false]" for one in ("directional", "token2token", "source2token")
+    )
+    ablations = f"{parts} disa[direction=diagonal] additive"
     for name, models, count in (
-        ("trec", f"{published}{forms} biblosa_released{transformers}", 10),
-        ("sick_relatedness", published + forms, 14),
+        ("trec", f"{published}{forms} biblosa_released{transformers}{ablations}", 10),
+        ("sick_relatedness", published + forms + parts, 14),
     ):
         assert task(name).tuned == dict.fromkeys(models.split(), count)
     assert task("mirrored_summation").tuned == {}

@@ -17,7 +17,7 @@ from harness.experiments.sweep import Part, read_file
 from harness.records import journal
 from harness.records.schema import digest
 from harness.train.recipe import CEILINGS, changed, identity, parse_settings
-from harness.train.recipes import EARLIER, LATER
+from harness.train.recipes import ABLATIONS, EARLIER, LATER
 from harness.train.task import task
 from reports.core.page import Output
 from reports.core.source import find
@@ -365,6 +365,52 @@ def test_unequal_numbers_of_trials_are_a_warning() -> None:
     assert [edges.unequal_trials(one) for one in trials.tried(every)[0]] == [[], []], "anywhere"
 
 
+def test_ablations_are_judged_by_themselves(tmp_path: Path) -> None:
+    """In the mean over the mechanisms they would count one model several times."""
+    whole = [*runs({}), *runs(UP, rate=2e-3)]
+    common = {m: 0.9 + 0.001 * i for i, m in enumerate(ABLATIONS)}
+    less = {m: dev - 0.01 - 0.0001 * i for i, (m, dev) in enumerate(common.items())}
+
+    def ablated(rate: float, devs: Mapping[str, float]) -> list[dict[str, Any]]:
+        some = [run(m, dev, rate=rate) for m, dev in devs.items()]
+        return [{**r, "model": with_backend(m)} for r, m in zip(some, devs, strict=True)]
+
+    parts = [*ablated(1e-3, common), *ablated(2e-3, less)]
+    (first, second), left = trials.tried([*whole, *parts])
+    assert (left, first, second.others) == ([], the_only(whole), ())
+    assert (second.title, second.mechanisms) == ("trec, ablations", [*ABLATIONS])
+    found = tuning.judged(second)
+    assert [(len(j.singles), j.verdict) for j in found] == [(5, "worse")]
+    assert tuning.sentence(second, found) == (
+        "trec, ablations: 5 ablations, 2 recipes each; 10 recipes each with those that have no "
+        "record here, by accuracy on the dev split (seed 100). No other is shown to be better over "
+        "the ablations: the common recipe stays."
+    )
+    shown = tuning.section([first, second], Output(tmp_path, "p"))
+    assert "trec, ablations: less the common recipe" in shown.plain
+    assert len(list((tmp_path / "figures").glob("*.svg"))) == 2, "each has its own"
+    better = the_only([*ablated(1e-3, less), *ablated(2e-3, common)])
+    rule = "are trained as their whole models are, all the same"
+    assert edges.to_follow(better)[0].endswith(f": they {rule}")
+    assert tuning.sentence(better, tuning.judged(better)).endswith(f". They {rule}.")
+
+    def asked(*models: str) -> bool:
+        pair = comparisons.design(1, models=[*models])
+        pair["runs"] = [[f"{m} trec 0" for m in models]]
+        trained = [comparisons.run(m, 0, 0.8, recipe=task("trec").recipe.as_dict()) for m in models]
+        lines = edges.of_conclusion(conclude(pair, trained), [better])
+        return any("over 5 ablations" in line for line in lines)
+
+    assert not asked("mtsa.fused", "multi_head.sdpa"), "of whole models"
+    assert asked("disa.chunked[direction=diagonal]", "disa.chunked")
+
+
+def with_backend(form: str) -> str:
+    """``mtsa.fused[a=b]`` of ``mtsa[a=b]``."""
+    name, bracket, options = form.partition("[")
+    return f"{name}.fused{bracket}{options}"
+
+
 def test_the_page_shows_them_where_the_journal_has_them(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / tuning.FOLDER):
         write(folder, "Made up", [*runs({}), *runs(UP, rate=2e-3)])
@@ -443,7 +489,7 @@ def test_what_is_published_are_the_plans_trials_as_many_of_every_mechanism_as_it
         return read_file(ROOT / "plans" / f"{name}.toml")[0]
 
     every, forms = plan("tuning"), plan("tuning-forms")
-    others = ("more", "edges", "ud_ewt", "multi30k", "scales")
+    others = ("more", "edges", "ud_ewt", "multi30k", "scales", "parts")
     parts = [*every, *(part for other in others for part in plan(f"tuning-{other}"))]
     assert {part.seeds for part in (*parts, *forms)} == {(100,)}
     assert all(100 not in (part.seeds or ()) for part in plan("cpu")), "a seed of its own"
