@@ -58,8 +58,9 @@ class _Place(NamedTuple):
         return self.stamp < other.stamp
 
 
-TRAINED = ("run", "attention")
-"""Kinds of records behind which a model was trained: a run, or to be looked at."""
+TRAINED = ("run", "withdrawn", "attention")
+"""Kinds of records behind which a model was trained: a run, one whose result is no more told, or to
+be looked at."""
 
 
 def _work(run: Record) -> tuple[str, ...]:
@@ -306,7 +307,7 @@ def _added(design: Record, runs: Sequence[Record], plans: Plans, order: Order) -
 def _unused(design: Record, records: Sequence[Record], order: Order) -> list[int]:
     """Seeds that both models have older runs of, under the design's recipes, and it leaves out."""
     sides: list[set[int]] = []
-    runs = [r for r in records if r["kind"] == "run"]
+    runs = [r for r in records if r["kind"] in ("run", "withdrawn")]
     for side, (model, recipe) in enumerate(zip(design["models"], design["recipes"], strict=True)):
         keys = {pair[side] for pair in design["runs"]}
         mine = [r for r in runs if r["key"] in keys]

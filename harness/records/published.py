@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import lzma
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from statistics import median_high, median_low
@@ -44,6 +44,11 @@ CONTROL = "control"
 OF_CALIBRATION = MappingProxyType({"ratio": 5, "ran_us": 6, "waited_us": 6})
 """Kept of a calibration's numbers, of which there are as many as of all others: its table gives
 shares of comparisons, and noise to a tenth of a percent."""
+OF_WITHDRAWN = (
+    *("key", "model", "task", "seed", "fold", "recipe", "vectors", "data", "code", "fingerprint"),
+    *("status", "plan", "session", "at"),
+)
+"""Kept of a run that is withdrawn: by these it is known what repeats it."""
 IN_FULL = ("test", "unseen", "recipe")
 """Of a run: what is told to be the same of two runs, or not."""
 _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "pb": 0}]
@@ -56,7 +61,9 @@ def places(folder: Path) -> list[Path]:
     return [path.with_name(path.name.removesuffix(journal.PACKED)) for path in found]
 
 
-def pack(folder: Path, place: Path, numbers: Collection[str] = ()) -> Path:
+def pack(
+    folder: Path, place: Path, numbers: Collection[str] = (), withdrawn: Collection[str] = ()
+) -> Path:
     """Write what reports read of a journal as the packed file of another place.
 
     Session after session in their order, each with its first line; without measurements by other
@@ -71,6 +78,9 @@ def pack(folder: Path, place: Path, numbers: Collection[str] = ()) -> Path:
     numbers : collection of str
         Keys of runs whose predictions would take too much room: in their place the record has the
         numbers without seen test examples.
+    withdrawn : collection of str
+        Keys of runs whose results are no more to be told, nor comparisons that ask for them. That
+        they were made stays known: what repeats them was declared late.
 
     Returns
     -------
@@ -81,13 +91,14 @@ def pack(folder: Path, place: Path, numbers: Collection[str] = ()) -> Path:
     ------
     UsageError
         If the journal holds nothing to publish, or anything in it can't be read, or has no
-        predictions of one of `numbers`.
+        predictions of one of `numbers`, or nothing of one that is `withdrawn`.
     """
     found = journal.read(folder)
     if found.warnings:
         raise UsageError(f"{folder}: {found.warnings[0]}; mend or move that file first")
     of_session: dict[str, list[dict[str, Any]]] = {}
-    for record in journal.newest_code(r for r in found.records if r["kind"] not in UNREAD):
+    read = [r for r in found.records if r["kind"] not in UNREAD]
+    for record in journal.newest_code(_without(withdrawn, read, folder)):
         of_session.setdefault(record["session"], []).append(dict(record))
     if not of_session:
         raise UsageError(f"{folder} holds no record that a page or a claim reads")
@@ -109,6 +120,28 @@ def pack(folder: Path, place: Path, numbers: Collection[str] = ()) -> Path:
     target = journal.packed(place)
     replace_file(target, lzma.compress(text.encode(), filters=_FILTERS))
     return target
+
+
+def _without(
+    withdrawn: Collection[str], records: Sequence[Mapping[str, Any]], folder: Path
+) -> list[Mapping[str, Any]]:
+    """The records, of some runs but that they were made, and nothing that asks for them."""
+    if strange := {*withdrawn} - {r["key"] for r in records if r["kind"] == "run"}:
+        raise UsageError(f"{folder} has no run {min(strange)} to withdraw; name others")
+    gone: set[str] = set()
+    for record in records:
+        designs = {"design": [record], "family": record.get("designs")}.get(record["kind"]) or ()
+        asked = {key for design in designs for pair in design["runs"] for key in pair}
+        if asked & {*withdrawn}:
+            gone |= {record["key"], *(design["key"] for design in designs)}
+    kept: list[Mapping[str, Any]] = []
+    for record in records:
+        if record["kind"] == "run" and record["key"] in withdrawn:
+            some = {name: record[name] for name in OF_WITHDRAWN if name in record}
+            kept.append({"kind": "withdrawn", **some})
+        elif not {record.get("key"), record.get("design")} & gone:
+            kept.append(record)
+    return kept
 
 
 def _short(record: Mapping[str, Any], said: frozenset[str]) -> dict[str, Any]:
@@ -195,10 +228,13 @@ def main(
     numbers: Annotated[
         list[str] | None, typer.Option(help="Key of a run: its numbers, not its predictions.")
     ] = None,
+    withdraw: Annotated[
+        list[str] | None, typer.Option(help="Key of a run: no more than that it was made.")
+    ] = None,
 ) -> None:
     """Pack a journal for publishing."""
     try:
-        target = pack(folder, place, numbers or ())
+        target = pack(folder, place, numbers or (), withdraw or ())
     except UsageError as error:
         typer.echo(f"published: {error}", err=True)
         raise typer.Exit(2) from None

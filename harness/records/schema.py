@@ -116,7 +116,7 @@ SCHEMA = 1
 KINDS = (
     "session", "block", "verify", "time", "anchor", "memory", "margin", "design", "run", "verdict",
     "peaks", "frontier", "stress", "determinism", "attention", "calibration", "diff", "diff-block",
-    "accuracy", "family", "simulation", "sweep", "exact", "mutant",
+    "accuracy", "family", "simulation", "sweep", "exact", "mutant", "withdrawn",
 )  # fmt: skip
 
 MEASURED = ("time", "anchor", "memory", "margin", "peaks")
@@ -141,6 +141,8 @@ _COVERAGE = Fields(
      **dict.fromkeys(("vocabulary", "covered", "running_words", "covered_running"), Number(0))}
 )  # fmt: skip
 
+_RUN: Mapping[str, Shape] = {"key": str, "model": str, "seed": int, "status": str}
+
 FIELDS: Mapping[str, Mapping[str, Shape]] = {
     **{kind: {"key": str, "case": str, "block": int, "status": str} for kind in MEASURED},
     "verify": {"key": str, "case": str, "verdict": str},
@@ -151,7 +153,8 @@ FIELDS: Mapping[str, Mapping[str, Shape]] = {
                "split": str, "one_test_set": bool, "match": str},
     "family": {"key": str, "baseline": str, "models": Listed(str), "tasks": Listed(str),
                "designs": Listed(dict, empty=False)},
-    "run": {"key": str, "model": str, "seed": int, "status": str},
+    "run": _RUN,
+    "withdrawn": _RUN,
     "sweep": {"key": str, "models": Listed(str), "tasks": Listed(str), "runs": Listed(str)},
     "frontier": {"key": str, "case": str, "status": str},
     "stress": {"key": str, "name": str, "dtype": str, "status": str, "points": list},

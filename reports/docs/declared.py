@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from pathlib import Path
@@ -67,15 +68,35 @@ HOURS = (
     "took, and no verdict goes by them; [speed.md](speed.md) measures that."
 )
 
+WITHDRAWN = (
+    "Withdrawn: runs that kept no predictions, so that nothing could be told without seen test "
+    "examples. What they gave is told nowhere; what repeats them is exploratory all the same"
+)
+
 
 def lists(source: Source) -> list[tuple[str, str]]:
     """Title and body of both: declared before its runs, and after some of them."""
     page, found = Experiments(source, PlainOutput()), []
     for exploratory, title in TITLES.items():
         if page.rows(exploratory):
-            body = text_of(together(page.table(exploratory), remark(HOURS)))
+            notes = [remark(HOURS), *_withdrawn(source) * exploratory]
+            body = text_of(together(page.table(exploratory), *notes))
             found.append((title, f"{body}\n\n{_beside(page, exploratory)}"))
     return found
+
+
+def _withdrawn(source: Source) -> list[Shown]:
+    """How many runs of which no page tells a result, by task."""
+    runs = Counter(
+        str(run.get("task"))
+        for device in source.devices
+        for run in device.records
+        if run["kind"] == "withdrawn"
+    )
+    if not runs:
+        return []
+    tasks = ", ".join(f"{name} {count}" for name, count in sorted(runs.items()))
+    return [remark(f"{WITHDRAWN} ({tasks}).")]
 
 
 def central(source: Source) -> tuple[str, str]:

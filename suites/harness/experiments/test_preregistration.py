@@ -176,6 +176,11 @@ def test_runs_that_another_machine_has_done_before_are_no_new_ones() -> None:
     rate = {**RECIPE, "rate": 1}
     for new in ({"model": "none.fused"}, {"vectors": "none"}, {"data": "e"}, {"recipe": rate}):
         assert not shown(elsewhere({**told, **new}), now).exploratory, new
+    bare = [
+        {k: v for k, v in one.items() if k not in ("test", "epochs")} | {"kind": "withdrawn"}
+        for one in elsewhere({}, **told)
+    ]
+    assert warned(f"2 of 5 {KNOWN}", shown(bare, now)), "whatever is no more told of it"
     late = elsewhere({**told, "at": "2026-01-11T00:00"})
     assert not shown(late, now).exploratory, "repeats these, not they it"
     (one,) = conclusions(now, elsewhere=elsewhere({}, **told))
