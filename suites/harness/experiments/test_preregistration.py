@@ -141,6 +141,8 @@ def test_runs_that_were_there_before_the_design_are_told() -> None:
     assert warned("not in it: 3, 4", shown(asked, more, few))
     tuned = [{**r, "recipe": {**RECIPE, "tuning_trials": 9}} for r in more]
     assert warned("not in it: 3, 4", shown(asked, tuned, few)), "the same recipe"
+    gone = [{**r, "kind": "withdrawn"} if r["seed"] > 2 else r for r in more]
+    assert warned("not in it: 3, 4", shown(asked, gone, few)), "though nothing more is told of them"
     other = [{**r, "recipe": {"width": 9}} if r["seed"] == 4 else r for r in more]
     assert warned("1 more seeds", shown(asked, other, few))
     words = [{**r, "vectors": "none" if r["seed"] > 2 else "glove.txt"} for r in more]

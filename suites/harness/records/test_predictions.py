@@ -300,7 +300,8 @@ def test_a_record_with_odd_predictions_is_skipped(tmp_path: Path) -> None:
         {**numbers, "test": {"accuracy": "x"}},
     )
     lines += [{**run, "key": f"u{number}", "unseen": one} for number, one in enumerate(odd)]
+    lines += [{**run, "kind": "withdrawn", "key": "w", "seed": "0"}]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     found = journal.read(tmp_path)
     assert [r["key"] for r in found.records] == ["r0", "u0"]
-    assert len(found.warnings) == 6
+    assert len(found.warnings) == 7
