@@ -62,6 +62,7 @@ class KeptPairs:
     unseen: Measured | None = None
     unknown: str = ""  # why it can't
     lost: tuple[str, ...] = ()  # files of predictions that can't be read
+    numbers: int = 0  # runs that were published without predictions, with numbers in their place
     # Pairs of runs, and the p of both on the examples that they share.
     pairs: tuple[tuple[Replicate, float], ...] = ()
     # Over seeds and test examples; None where not every seed meets every example.
@@ -136,7 +137,7 @@ def kept_of(found: Measured, said: Said) -> KeptPairs | None:
         unknown="none is left" if unseen.difference is None else "",
     )
     if len(by_key) < len(runs):
-        return left
+        return replace(left, numbers=len(runs) - len(by_key))
     every = {int(i): bool(s) for p in by_key.values() for i, s in zip(p.items, p.seen, strict=True)}
     pairs = [
         (Replicate(a["seed"], a.get("fold")), (by_key[a["key"]], by_key[b["key"]]))
@@ -270,6 +271,11 @@ def _told(
     lines = []
     if verdict != "unfinished":
         lines.append(_without(kept, unit, verdict, again, bool(found.values.folds)))
+    if kept.numbers and not found.values.folds:
+        lines.append(
+            f"over test examples nothing is told: of {kept.numbers} of {2 * len(found.pairs)} runs "
+            "numbers were published, not predictions"
+        )
     more = f" (and those of {len(kept.lost) - 1} more runs)" if len(kept.lost) > 1 else ""
     warnings = [f"{one}{more}" for one in kept.lost[:1]]
     for model, count in kept.stuck.items():

@@ -22,6 +22,7 @@ import typer
 from harness.errors import UsageError
 from harness.json_file import replace_file
 from harness.records import journal, predictions
+from harness.records.schema import digest
 
 UNREAD = ("block", "verify")
 """Kinds that only the session itself reads, to know what is left and how long it takes."""
@@ -45,7 +46,7 @@ OF_CALIBRATION = MappingProxyType({"ratio": 5, "ran_us": 6, "waited_us": 6})
 """Kept of a calibration's numbers, of which there are as many as of all others: its table gives
 shares of comparisons, and noise to a tenth of a percent."""
 OF_WITHDRAWN = (
-    *("key", "model", "task", "seed", "fold", "recipe", "vectors", "data", "code", "fingerprint"),
+    *("model", "task", "seed", "fold", "recipe", "vectors", "data", "code", "fingerprint"),
     *("status", "plan", "session", "at"),
 )
 """Kept of a run that is withdrawn: by these it is known what repeats it."""
@@ -80,7 +81,8 @@ def pack(
         numbers without seen test examples.
     withdrawn : collection of str
         Keys of runs whose results are no more to be told, nor comparisons that ask for them. That
-        they were made stays known: what repeats them was declared late.
+        they were made stays known: what repeats them was declared late. What was withdrawn
+        before, or has its numbers already, may be named again.
 
     Returns
     -------
@@ -91,7 +93,8 @@ def pack(
     ------
     UsageError
         If the journal holds nothing to publish, or anything in it can't be read, or has no
-        predictions of one of `numbers`, or nothing of one that is `withdrawn`.
+        predictions of one of `numbers`, or nothing of one that is `withdrawn`, or if an older
+        declaration of a question would be told in the place of one that goes.
     """
     found = journal.read(folder)
     if found.warnings:
@@ -104,7 +107,8 @@ def pack(
         raise UsageError(f"{folder} holds no record that a page or a claim reads")
     _clip(r for some in of_session.values() for r in some if r["kind"] == "calibration")
     every = [r for some in of_session.values() for r in some]
-    if strange := {*numbers} - {r["key"] for r in every if r.get("predictions")}:
+    told = {r["key"] for r in every if r.get("predictions") or r.get("unseen")}
+    if strange := {*numbers} - told:
         raise UsageError(f"{folder} has no predictions of a run {min(strange)}; name others")
     for record in (r for r in every if r["key"] in numbers):
         if (kept := predictions.read([folder], record)) is not None:
@@ -125,21 +129,34 @@ def pack(
 def _without(
     withdrawn: Collection[str], records: Sequence[Mapping[str, Any]], folder: Path
 ) -> list[Mapping[str, Any]]:
-    """The records, of some runs but that they were made, and nothing that asks for them."""
-    if strange := {*withdrawn} - {r["key"] for r in records if r["kind"] == "run"}:
+    """The records, of some runs but that they were made, and no comparison that asks for them.
+
+    What is left of a run has a key of its own: made again, it is another, and repeats this one.
+    """
+    keys = {digest(["withdrawn", key]): key for key in withdrawn}
+    known = {r["key"] for r in records if r["kind"] == "run"}
+    known |= {keys.get(r["key"], "") for r in records if r["kind"] == "withdrawn"}
+    if strange := {*withdrawn} - known:
         raise UsageError(f"{folder} has no run {min(strange)} to withdraw; name others")
-    gone: set[str] = set()
-    for record in records:
-        designs = {"design": [record], "family": record.get("designs")}.get(record["kind"]) or ()
-        asked = {key for design in designs for pair in design["runs"] for key in pair}
-        if asked & {*withdrawn}:
-            gone |= {record["key"], *(design["key"] for design in designs)}
+    designs = [(r, r.get("designs") or [r]) for r in records if r["kind"] in ("design", "family")]
+    gone = {
+        str(record["key"]): str(record.get("question"))
+        for record, each in designs
+        if any({*pair} & {*withdrawn} for design in each for pair in design["runs"])
+    }
+    for record, _ in designs:
+        # Of one question the newest declaration is told: an older one would stand up again.
+        if record["key"] not in gone and record.get("question") in gone.values():
+            raise UsageError(
+                f"{folder} also asks by {record['key']} what is withdrawn: {record['question']}; "
+                "withdraw its runs too"
+            )
     kept: list[Mapping[str, Any]] = []
     for record in records:
         if record["kind"] == "run" and record["key"] in withdrawn:
             some = {name: record[name] for name in OF_WITHDRAWN if name in record}
-            kept.append({"kind": "withdrawn", **some})
-        elif not {record.get("key"), record.get("design")} & gone:
+            kept.append({"kind": "withdrawn", **some, "key": digest(["withdrawn", record["key"]])})
+        elif not {record.get("key"), record.get("design")} & gone.keys():
             kept.append(record)
     return kept
 

@@ -192,7 +192,7 @@ OPTIONAL: Mapping[str, Mapping[str, Shape]] = {
         "examples": Mapped(Number(0)), "coverage": _COVERAGE,
         "predictions": Fields({"file": str, "sha256": str}), "plan": str, "padding": Number(0),
         "decoding": Mapped((int, float)), "signatures": Mapped(str),
-        "unseen": Fields({"examples": int, "seen": int, "test": _METRICS}),
+        "unseen": Fields({"examples": int, "seen": int, "test": Mapped(Number())}),
     },
     "verdict": {"design": str, "designs": Listed(str)},
 }  # fmt: skip

@@ -47,8 +47,8 @@ PARTS = (
 )
 """Of MTSA without one of them, tried with as many (``plans/tuning-parts.toml``)."""
 ABLATIONS = (*PARTS, "disa[direction=diagonal]", "additive")
-"""Tried with as many, and judged by themselves: a mean over the mechanisms would count their whole
-models several times."""
+"""Tried with as many, and described by themselves: a mean over the mechanisms would count their
+whole models several times."""
 
 
 def tried(more: int, *models: str) -> Mapping[str, int]:

@@ -69,8 +69,7 @@ HOURS = (
 )
 
 WITHDRAWN = (
-    "Withdrawn: runs that kept no predictions, so that nothing could be told without seen test "
-    "examples. What they gave is told nowhere; what repeats them is exploratory all the same"
+    "Withdrawn: runs of which no page tells a result. What repeats them is exploratory all the same"
 )
 
 

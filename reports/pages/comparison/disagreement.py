@@ -30,7 +30,7 @@ SHOWN = 600
 """Letters of a text, at most: a review may have thousands."""
 NOTHING = (
     "No predictions of these runs are here: a run of this version keeps them beside the journal, "
-    "of corpora, not of data drawn for each seed."
+    "of corpora, not of data drawn for each seed; of some that were published, numbers alone."
 )
 HOW_CALIBRATED = (
     "Expected calibration error (ECE): the mean distance of confidence and accuracy over ten bins "

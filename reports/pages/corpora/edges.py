@@ -16,7 +16,7 @@ from reports.core.source import Source
 from reports.core.style import mechanism_of
 from reports.core.trained import tasks_by_recipe
 from reports.pages.corpora.patience import short_patience
-from reports.pages.corpora.trials import ABLATED, COMMON, Tried
+from reports.pages.corpora.trials import ABLATED, COMMON, MECHANISMS, Tried
 from reports.pages.corpora.tuning import BETTER, Judged, judged, tuned
 
 
@@ -113,7 +113,7 @@ def worst_for(one: Tried, of: Collection[str] | None = None) -> list[str]:
     found = [
         m
         for m in one.mechanisms
-        if of is None or m.partition("[")[0] in of
+        if of is None or m in of or (one.whose == MECHANISMS and m.partition("[")[0] in of)
         if len(own := [singles[m] for singles in others if m in singles]) > 2
         and all(sign * gain > 0 for gain in own)
     ]
@@ -167,21 +167,16 @@ def to_follow(one: Tried, of: Collection[str] = ()) -> list[str]:
         own = "".join(
             f", {one.unit.difference(d)} with {m}" for m, d in j.singles.items() if m in of
         )
-        rule = (
-            "they are trained as their whole models are, all the same"
-            if one.whose == ABLATED
-            else "by the rule of these trials the common recipe is to be that, and is not yet"
-        )
         said.append(
             f"{one.title}: {j.recipe} in the place of the common recipe's {_gave(one, j)}{own}: "
-            f"{rule}"
+            "by the rule of these trials the common recipe is to be that, and is not yet"
         )
     return said
 
 
 def _gave(one: Tried, j: Judged) -> str:
     return (
-        f"gave {one.unit.told(j.difference)} on the dev split, over {len(j.singles)} {one.whose} "
+        f"gave {one.unit.told(j.difference)} on the dev split, over {len(j.singles)} mechanisms "
         f"(p Holm {j.adjusted_p:.2g})"
     )
 
@@ -224,7 +219,8 @@ def of_conclusion(c: Conclusion, every: Iterable[Tried]) -> list[str]:
                         by_line.setdefault(line.removeprefix(f"{one.title}: "), []).append(model)
         usual = [run for pair in some for run in pair.runs if _is_usual(run, one.task)]
         if usual:
-            names = {mechanism_of(str(run["model"])) for run in usual}
+            models = {str(run["model"]) for run in usual}
+            names = {*map(mechanism_of, models), *map(form_of, models)}
             known = *best_at_edges(one), *worst_for(one, names), *to_follow(one, names)
             for line in known:
                 by_line.setdefault(line.removeprefix(f"{one.title}: "), [])

@@ -15,7 +15,6 @@ from typing import Any
 from harness.experiments.tables import DETECTABLE
 from harness.records import journal
 from harness.stats import (
-    LEAST_REPLICATES,
     MeanDifference,
     accuracy_verdict,
     compare_means,
@@ -33,7 +32,7 @@ from reports.pages.corpora.trials import ABLATED, COMMON, Tried, tried
 
 FOLDER = "tuning"
 """Below a journal: so many recipes of one model are no replicates of anything."""
-BETTER = "better"
+BETTER, DESCRIPTIVE = "better", "descriptive only"
 NONE = (
     "No recipes were tried for the common one on this device: attnbench sweep plans/tuning.toml "
     f"--journal DIR/{FOLDER} tries them, DIR being the journal of this report."
@@ -45,7 +44,8 @@ class Judged:
     """A recipe against the common one, paired by mechanism.
 
     `singles`: differences by mechanism, means over the seeds that both have; `adjusted_p` by Holm
-    over the recipes of the task; with under five mechanisms the verdict is ``descriptive only``.
+    over the recipes of the task; with under five mechanisms the verdict is `DESCRIPTIVE`, and of
+    ablations, of which several are of one model.
     """
 
     recipe: str
@@ -80,7 +80,9 @@ def judged(one: Tried) -> list[Judged]:
             {m: a - b for m, (a, b) in both.items()},
             tests[recipe],
             p := adjusted[digests[recipe]],
-            accuracy_verdict(tests[recipe], higher, None, p),
+            DESCRIPTIVE
+            if one.whose == ABLATED
+            else accuracy_verdict(tests[recipe], higher, None, p),
         )
         for recipe, both in pairs.items()
     ]
@@ -130,21 +132,21 @@ def sentence(one: Tried, found: Sequence[Judged]) -> str:
         said += f" Not run with {without}: {', '.join(recipes)}."
     if lost:
         return f"{said} Without a score: {', '.join(lost)}."
-    if not found or all(len(j.singles) < LEAST_REPLICATES for j in found):
+    if one.whose == ABLATED:
+        return f"{said} They are described only, and trained as their whole models are."
+    if all(j.verdict == DESCRIPTIVE for j in found):
         return f"{said} Too little to judge a recipe by."
     if best := [j.recipe for j in found if j.verdict == BETTER]:
         today = ", ".join(changes(one.task.recipe.as_dict(), one.base))
         now = (
             f" {today} is the common recipe now."
             if today
-            else " They are trained as their whole models are, all the same."
-            if one.whose == ABLATED
             else " The common recipe is not yet that."
         )
-        return f"{said} Better than the {one.common}, over the {one.whose}: {', '.join(best)}.{now}"
+        return f"{said} Better than the {one.common}, over the mechanisms: {', '.join(best)}.{now}"
     if one.former:
-        return f"{said} No other is shown to be better than the {one.common} over the {one.whose}."
-    return f"{said} No other is shown to be better over the {one.whose}: the common recipe stays."
+        return f"{said} No other is shown to be better than the {one.common} over the mechanisms."
+    return f"{said} No other is shown to be better over the mechanisms: the common recipe stays."
 
 
 def _each(counts: Mapping[str, int]) -> str:
@@ -209,8 +211,8 @@ def cells(one: Tried, found: Sequence[Judged]) -> list[dict[str, str]]:
     ]
     rows = [[f"{one.common}: {unit.named(one.metric)}", "", "", *row]]
     for j in found:
-        counted = len(j.singles) >= LEAST_REPLICATES
-        verdict = f"{j.adjusted_p:.2g}, {j.verdict}" if counted else j.verdict
+        described = j.verdict == DESCRIPTIVE
+        verdict = j.verdict if described else f"{j.adjusted_p:.2g}, {j.verdict}"
         if j.verdict == "undecided":
             least = known(j.difference.detectable_among(len(found)), unit.number)
             verdict += f" ({DETECTABLE} {least})" if least else ""

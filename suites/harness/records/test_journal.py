@@ -85,45 +85,44 @@ def test_only_what_is_read_is_published(tmp_path: Path) -> None:
 
 
 def test_of_a_run_that_is_withdrawn_nothing_but_that_it_was_made(tmp_path: Path) -> None:
-    def design(key: str, *runs: str) -> dict[str, Any]:
-        of = {"question": key, "models": ["a", "b"], "task": "trec", "seeds": [0], "metric": "m"}
+    def design(key: str, *runs: str, question: str = "") -> dict[str, Any]:
+        of = {"models": ["a", "b"], "task": "trec", "seeds": [0], "metric": "m", "margin": 0.1}
         of |= {"recipes": [{"choose": "dev", "tuning_trials": 0}] * 2, "higher_is_better": True}
-        of |= {
-            "split": "s",
-            "one_test_set": True,
-            "match": "none",
-            "runs": [[*runs]],
-            "margin": 0.1,
-        }
-        return {"kind": "design", "key": key, **of}
+        of |= {"split": "s", "one_test_set": True, "match": "none", "runs": [[*runs]]}
+        return {"kind": "design", "key": key, "question": question or key, **of}
 
     result = {"test": {"m": 0.5}, "epochs": [], "seconds": 1.0, "chosen_epoch": 1}
     result |= {"parameters": 1, "parameters_with_words": 1}
     told = {"model": "a", "task": "trec", "seed": 3, "recipe": {"rate": 1}, "status": "ok"}
-    family = {"kind": "family", "key": "f", "baseline": "b", "models": ["a"], "tasks": ["trec"]}
-    with journal.Writer(tmp_path / "all", {"plan": 1}) as writer:
-        for key in ("x", "y", "z"):
-            writer.append({"kind": "run", "key": key, **told, **result})
-        writer.append(design("of-x", "x", "z"))
-        writer.append(design("of-y", "y", "z"))
-        writer.append({**family, "designs": [design("of-y", "y", "z"), design("more", "x", "z")]})
-        for design_key in ("of-x", "of-y", "f"):
-            writer.append({"kind": "verdict", "key": f"v {design_key}", "design": design_key})
+    each = [design("of-y", "y", "z"), design("more", "x", "z")]
+    family: dict[str, Any] = {"kind": "family", "key": "f", "question": "f", "designs": each}
+    family |= {"baseline": "b", "models": ["a"], "tasks": ["trec"]}
+
+    def write(*more: dict[str, Any]) -> None:
+        with journal.Writer(tmp_path / "all", {"plan": 1}) as writer:
+            for key in ("x", "y", "z"):
+                writer.append({"kind": "run", "key": key, **told, **result})
+            for one in (design("of-x", "x", "z"), design("of-y", "y", "z"), family, *more):
+                writer.append(one)
+                key = one["key"]
+                writer.append({"kind": "verdict", "key": f"v {key}", "design": key})
+
+    write()
     pack(tmp_path / "all", tmp_path / "whole")
     assert len(journal.read(tmp_path / "whole").records) == 9
     pack(tmp_path / "all", tmp_path / "published", withdrawn=["x"])
     first, *others = journal.read(tmp_path / "published").records
-    assert first == {
-        "kind": "withdrawn",
-        "key": "x",
-        **told,
-        **{k: first[k] for k in ("at", "session")},
-    }
-    assert [r["key"] for r in others] == ["y", "z"], (
-        "nor a family that asks for it, nor its verdicts"
-    )
+    own = {name: first[name] for name in ("key", "at", "session")}
+    assert first == {"kind": "withdrawn", **told, **own}
+    assert first["key"] != "x", "made again, it is a run like any other"
+    assert [r["key"] for r in others] == ["y", "z", "of-y", "v of-y"], "nor a family that asks"
+    again = pack(tmp_path / "published", tmp_path / "again", withdrawn=["x"])
+    assert journal.read(tmp_path / "again").records == [first, *others], again
     with pytest.raises(UsageError, match="no run q to withdraw; name others"):
         pack(tmp_path / "all", tmp_path / "published", withdrawn=["x", "q"])
+    write(design("older", "y", "z", question="of-x"))
+    with pytest.raises(UsageError, match="also asks by older what is withdrawn: of-x; withdraw"):
+        pack(tmp_path / "all", tmp_path / "published", withdrawn=["x"])
 
 
 def test_of_a_calibration_the_medians_are_published(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from harness.records.predictions import (
     keep,
     pack,
     read,
+    unseen_of,
 )
 
 NOTHING = np.empty(0, np.uint8)
@@ -285,6 +286,17 @@ def test_of_what_is_published_without_predictions_the_numbers_without_seen_examp
     assert "unseen" not in second
     with pytest.raises(UsageError, match="no predictions of a run c; name others"):
         published.pack(folder, place, ["b", "c"])
+    assert len(journal.read(published.pack(folder, place, "ab").parent / "cpu").records) == 2
+    assert published.pack(place, tmp_path / "again", "ab"), "they have theirs already"
+
+
+def test_where_every_test_example_is_seen_no_number_is_left(tmp_path: Path) -> None:
+    found = unseen_of(["accuracy"], replace(CLASSES, seen=np.array([True] * 3)))
+    assert found == {"examples": 3, "seen": 3, "test": {}}
+    run = {"kind": "run", "key": "r", "model": "m", "seed": 0, "status": "oom", "unseen": found}
+    lines = [{"kind": "session", "schema": 1, "session": "s"}, run]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert [r["key"] for r in journal.read(tmp_path).records] == ["r"]
 
 
 def test_a_record_with_odd_predictions_is_skipped(tmp_path: Path) -> None:

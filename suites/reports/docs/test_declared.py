@@ -40,7 +40,7 @@ def test_exploratory_experiments_have_a_list_of_their_own(source: Source) -> Non
     assert only[0] == title
     gone = [{"kind": "withdrawn", "key": "g", "model": A, "seed": 9, "status": "ok", "task": "cr"}]
     lists = declared.lists(on(source, early, [*late, *gone, {**gone[0], "key": "h"}]))
-    assert [" repeats them is exploratory all the same (cr 2)." in said for _, said in lists] == [
+    assert ["repeats them is exploratory all the same (cr 2)." in said for _, said in lists] == [
         False,
         True,
     ]
