@@ -138,8 +138,9 @@ def central(source: Source) -> tuple[str, str]:
             f"{_said(c)}, {c.unit.told(c.difference)}", notes=tuple(notes)
         )
         if c.verdict in DECIDED and not (c.exploratory or c.flaws):
-            against = ", ".join(("a weak baseline", *filter(None, others.values())))
-            where = c.task + f" ({against})" * bool(better)
+            caveats = [*["a weak baseline"] * bool(better), *filter(None, others.values())]
+            caveats += [*_hanging(c), *_unseen_verdict(c)]
+            where = c.task + f" ({', '.join(caveats)})" * bool(caveats)
             decided.setdefault(form_of(c.first), []).append(f"{c.verdict} on {where}")
     counted = "; ".join(
         f"{form} is {', '.join(decided[form])}" for form in CENTRAL if form in decided
@@ -192,6 +193,13 @@ def _unseen(c: Comparison) -> list[str]:
         return []
     left = f"{c.as_said(own.verdict)}, {c.unit.told(own.difference)}"
     return [f"without seen test examples {left}"]
+
+
+def _unseen_verdict(c: Comparison) -> list[str]:
+    """The verdict without such examples, if it is another."""
+    if c.examples is None or c.examples.verdict in ("", c.verdict):
+        return []
+    return [f"without seen test examples {c.as_said(c.examples.verdict)}"]
 
 
 def _hanging(c: Comparison) -> list[str]:
