@@ -115,7 +115,9 @@ def figures(source: Source) -> dict[str, tuple[Figure, str]]:
     where = "; ".join(page.device.footer("run") for page in pages)
     if panels := _declared(source):
         figure = forests(
-            panels, "bars: 95 % t-intervals; grey: undecided, or not counted", names=2.4
+            panels,
+            "bars: 95 % t-intervals; grey: undecided, practically equal, or not counted",
+            names=2.4,
         )
         found["declared"] = (footed(figure, where), DECLARED)
     if rows := printed_on(pages):
