@@ -29,7 +29,6 @@ from harness.experiments.preregistration import (
     file_of,
     judged_elsewhere,
     left_out,
-    run_keys,
 )
 from harness.experiments.replicates import (
     Measured,
@@ -56,6 +55,7 @@ from harness.experiments.warnings import (
     is_wide,
     warnings_of,
 )
+from harness.records.schema import run_keys
 from harness.stats import Chances, MeanDifference, Ties, chances, too_few
 from harness.train.task import gathered
 

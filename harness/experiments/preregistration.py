@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from harness.experiments.replicates import Pair, Record, is_ok, is_paired, pairs_of
 from harness.experiments.unequal import as_tuned
+from harness.records.schema import run_keys
 from harness.train.recipe import identity
 
 
@@ -27,13 +28,6 @@ def designs(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
         elif record["kind"] == "family":
             its = {name: record.get(name) for name in ("session", "at", "plan")}
             yield from ({**design, **its, "family": record["key"]} for design in record["designs"])
-
-
-def run_keys(record: Record) -> set[str]:
-    """Keys of all runs that a record of a design, of a family or of a sweep asks for."""
-    inside = record["designs"] if record["kind"] == "family" else ()
-    runs = [one for asking in (record, *inside) for one in asking.get("runs") or ()]
-    return {key for one in runs for key in ([one] if isinstance(one, str) else one)}
 
 
 def file_of(record: Record) -> str | None:

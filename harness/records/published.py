@@ -22,7 +22,7 @@ import typer
 from harness.errors import UsageError
 from harness.json_file import replace_file
 from harness.records import journal, predictions
-from harness.records.schema import digest
+from harness.records.schema import digest, run_keys
 
 UNREAD = ("block", "verify")
 """Kinds that only the session itself reads, to know what is left and how long it takes."""
@@ -138,13 +138,13 @@ def _without(
     known |= {keys.get(r["key"], "") for r in records if r["kind"] == "withdrawn"}
     if strange := {*withdrawn} - known:
         raise UsageError(f"{folder} has no run {min(strange)} to withdraw; name others")
-    designs = [(r, r.get("designs") or [r]) for r in records if r["kind"] in ("design", "family")]
+    designs = [r for r in records if r["kind"] in ("design", "family")]
     gone = {
         str(record["key"]): str(record.get("question"))
-        for record, each in designs
-        if any({*pair} & {*withdrawn} for design in each for pair in design["runs"])
+        for record in designs
+        if run_keys(record) & {*withdrawn}
     }
-    for record, _ in designs:
+    for record in designs:
         # Of one question the newest declaration is told: an older one would stand up again.
         if record["key"] not in gone and record.get("question") in gone.values():
             raise UsageError(

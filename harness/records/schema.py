@@ -298,6 +298,13 @@ def _case_fault(case: str) -> str:
     return ""
 
 
+def run_keys(record: Mapping[str, Any]) -> set[str]:
+    """Keys of all runs that a record of a design, of a family or of a sweep asks for."""
+    inside = record["designs"] if record["kind"] == "family" else ()
+    runs = [one for asking in (record, *inside) for one in asking.get("runs") or ()]
+    return {key for one in runs for key in ([one] if isinstance(one, str) else one)}
+
+
 def digest(value: Any) -> str:
     """Short hash of a JSON value, independent of the order of its keys."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))

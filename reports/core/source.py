@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 
 from harness.errors import UsageError
 from harness.experiments.conclusion import Conclusion, conclusions
-from harness.experiments.preregistration import TRAINED, file_of, run_keys
+from harness.experiments.preregistration import TRAINED, file_of
 from harness.records import journal, schema
 from harness.records import published as packs
 from harness.records.predictions import Predictions, read
+from harness.records.schema import run_keys
 from reports.core.words import days
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from harness.experiments.over_tasks import (
     counted_tasks,
     overall_rows,
 )
-from harness.experiments.preregistration import design_file, run_keys
+from harness.experiments.preregistration import design_file
 from harness.experiments.replicates import EXPLORATORY, LATE, counts_of
 from harness.experiments.tables import (
     BAYES,
@@ -29,6 +29,7 @@ from harness.experiments.tables import (
 )
 from harness.experiments.warnings import DECIDED
 from harness.json_file import read_toml
+from harness.records.schema import run_keys
 from harness.train.task import gathered
 from reports.claims.declared import precedence_of, says_otherwise
 from reports.claims.verdict import Precedence
@@ -39,7 +40,7 @@ from reports.core.source import Source
 from reports.core.tables import Cell, under
 from reports.core.trained import reads_files
 from reports.docs.plain import PlainOutput, text_of
-from reports.pages.experiments import Experiments
+from reports.pages.experiments import UNSEEN, Experiments
 from reports.pages.size.accuracy import question, verdict_cell
 
 TITLES = {
@@ -192,14 +193,14 @@ def _unseen(c: Comparison) -> list[str]:
     if own.verdict == c.verdict and not moved:
         return []
     left = f"{c.as_said(own.verdict)}, {c.unit.told(own.difference)}"
-    return [f"without seen test examples {left}"]
+    return [f"{UNSEEN} {left}"]
 
 
 def _unseen_verdict(c: Comparison) -> list[str]:
     """The verdict without such examples, if it is another."""
     if c.examples is None or c.examples.verdict in ("", c.verdict):
         return []
-    return [f"without seen test examples {c.as_said(c.examples.verdict)}"]
+    return [f"{UNSEEN} {c.as_said(c.examples.verdict)}"]
 
 
 def _hanging(c: Comparison) -> list[str]:
@@ -211,7 +212,7 @@ def _untold(c: Comparison) -> list[str]:
     """That nothing is known of it without such examples, where there may be some."""
     known = c.examples is not None and c.examples.verdict
     unknown = reads_files(c.task) and not known
-    return ["without seen test examples not told: no predictions"] * unknown
+    return [f"{UNSEEN} not told: no predictions"] * unknown
 
 
 def _missing(c: Comparison) -> str:

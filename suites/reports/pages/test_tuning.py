@@ -365,7 +365,7 @@ def test_unequal_numbers_of_trials_are_a_warning() -> None:
     assert [edges.unequal_trials(one) for one in trials.tried(every)[0]] == [[], []], "anywhere"
 
 
-def test_ablations_are_judged_by_themselves(tmp_path: Path) -> None:
+def test_ablations_are_described_by_themselves(tmp_path: Path) -> None:
     """In the mean over the mechanisms they would count one model several times."""
     whole = [*runs({}), *runs(UP, rate=2e-3)]
     common = {m: 0.9 + 0.001 * i for i, m in enumerate(ABLATIONS)}
