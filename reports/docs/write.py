@@ -1,7 +1,7 @@
 """``attnbench report --docs``: write ``docs/results`` and the README's part, or say what is stale.
 
-A picture is drawn anew only where its data changed: another processor or version of matplotlib
-draws the same data a little differently.
+A picture is drawn anew only where its data or its words changed: another processor or version of
+matplotlib draws the same data a little differently.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from harness.errors import UsageError
 from harness.records.journal import PACKED
@@ -99,6 +100,11 @@ def _of_gpus() -> list[DeviceRecords]:
 def csv_of(figure: Figure) -> str:
     """What a figure shows, as CSV with numbers that another processor gives alike."""
     return delimited(data_of(figure).dropna(axis=1, how="all"), float_format="%.4g")
+
+
+def words_of(figure: Figure) -> list[str]:
+    """What is written in a figure: titles, names of axes and rows, legends, notes."""
+    return sorted({text.get_text() for text in figure.findobj(Text)} - {""})
 
 
 def marked(text: str, inside: str) -> str:
@@ -194,7 +200,8 @@ def write(root: Path, source: Source | None = None, check: bool = False) -> list
     values |= {"figures": dict.fromkeys(("glance", "length", "declared", "printed"), "") | captions}
     stale: dict[Path, str] = {}
     for name, (figure, _) in figures.items():
-        digest = hashlib.sha256(csv_of(figure).encode()).hexdigest()[:16]
+        said = csv_of(figure) + "\n".join(words_of(figure))
+        digest = hashlib.sha256(said.encode()).hexdigest()[:16]
         mark, path = f"<!-- data {digest} -->\n", PICTURES / f"{name}.svg"
         if not ((root / path).is_file() and (root / path).read_text("utf-8").endswith(mark)):
             stale[path] = with_dark(svg(figure)).rstrip() + f"\n{mark}"

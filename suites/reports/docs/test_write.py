@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 from harness import cli
 from harness.errors import UsageError
 from reports.core.page import says, together
-from reports.core.source import find
+from reports.core.source import Source, find
 from reports.core.sweeps import LengthSweep
-from reports.docs import speed, write
+from reports.docs import speed, training, write
 from reports.docs.plain import PlainOutput, text_of
 from suites.harness.records.test_ratios import rows_of, sweep_records
 from suites.support.command_line import ROOT
@@ -108,6 +109,24 @@ def test_what_was_written_is_current_and_anything_else_is_stale(clone: Path) -> 
     assert run(clone) == stale
     assert run(clone, check=True) == set()
     assert not (results / "figures" / "gone.svg").exists()
+
+
+def test_a_picture_with_other_words_is_stale(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the same data: what a title or a legend says of them was mended."""
+    run(clone)
+    figures = training.figures
+
+    def reworded(source: Source) -> dict[str, tuple[Figure, str]]:
+        found = figures(source)
+        for figure, _ in found.values():
+            figure.suptitle("mended")
+        return found
+
+    monkeypatch.setattr(training, "figures", reworded)
+    (stale,) = run(clone, check=True)
+    assert stale == "docs/results/figures/printed.svg"
+    assert run(clone) == {stale}
+    assert "mended" in (clone / stale).read_text()
 
 
 def test_a_readme_without_a_place_is_told_so(tmp_path: Path) -> None:
