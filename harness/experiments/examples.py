@@ -71,6 +71,8 @@ class KeptPairs:
     # other pairs, None where there are no such runs, or no pair is left.
     stuck: Mapping[str, int] = field(default_factory=dict)
     learned: Measured | None = None
+    # By run, its test metric without seen examples.
+    by_run: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,7 @@ class ByExamples:
     pairs: tuple[tuple[int, int | None, float], ...]  # see `KeptPairs`
     crossed: Crossed | None
     hangs: bool = False  # whether the verdict does not hold over seeds and test examples together
+    by_run: Mapping[str, float] = field(default_factory=dict)  # as of `KeptPairs`
 
     def mean(self, side: int) -> float:
         """Of `values`, of the first model (0) or the second (1); nan without any."""
@@ -124,17 +127,15 @@ def kept_of(found: Measured, said: Said) -> KeptPairs | None:
         return KeptPairs(unknown=why, lost=tuple(lost))
     numbers = {r["key"]: r["unseen"] for r in runs if r["key"] not in by_key}
     numbers |= {key: unseen_of([metric], one) for key, one in by_key.items()}
-    unseen = judged_by(
-        found.design,
-        found.pairs,
-        lambda run: float(numbers[run["key"]]["test"].get(metric, math.nan)),
-    )
+    by_run = {key: float(one["test"].get(metric, math.nan)) for key, one in numbers.items()}
+    unseen = judged_by(found.design, found.pairs, lambda run: by_run[run["key"]])
     of_fold = {run.get("fold"): numbers[run["key"]] for run in runs}.values()
     left = KeptPairs(
         seen=sum(one["seen"] for one in of_fold),
         tested=sum(one["examples"] for one in of_fold),
         unseen=None if unseen.difference is None else unseen,
         unknown="none is left" if unseen.difference is None else "",
+        by_run=by_run,
     )
     if len(by_key) < len(runs):
         return replace(left, numbers=len(runs) - len(by_key))
@@ -307,6 +308,7 @@ def _told(
         pairs=tuple((replicate.seed, replicate.fold, p) for replicate, p in kept.pairs),
         crossed=over,
         hangs=hangs,
+        by_run=kept.by_run,
     )
 
 

@@ -13,10 +13,9 @@ from harness.experiments.estimate import sought
 from harness.experiments.replicates import EXPLORATORY
 from harness.experiments.tables import DETECTABLE, NEEDED
 from harness.experiments.warnings import NOT_COUNTED
-from harness.train.task import family_of
 from reports.core.against import Against
 from reports.core.tables import Cell, Saved
-from reports.core.trained import ModelRuns, TaskRuns
+from reports.core.trained import ModelRuns, TaskRuns, per_unit
 from reports.core.words import known, number_text
 
 APART = ("better", "worse")
@@ -35,24 +34,18 @@ def head(task: TaskRuns, trained: Sequence[str] = ()) -> str:
 def unseen(model: ModelRuns, conclusions: Iterable[Conclusion]) -> float | None:
     """Mean of its test metric without test examples that stand in the training set.
 
-    None where there are none, or no predictions were kept: as comparisons of its runs tell, of a
-    family of tasks those of all of them together.
+    None where there are none, or where of a run neither predictions were kept nor numbers without
+    them: as comparisons of its runs tell, each of some.
     """
-    keys = {run["key"] for run in model.runs}
-    for family in conclusions:
-        means, told, seen = [], set[str](), False
-        for c in family.comparisons:
-            names = (c.first, c.second)
-            if model.task not in (c.task, family_of(c.task)) or model.model not in names:
-                continue
-            theirs = {run["key"] for run in c.runs if run["model"] == model.model}
-            if c.examples is not None and c.examples.values and not theirs & told:
-                means.append(c.examples.mean(names.index(model.model)))
-                told |= theirs
-                seen = seen or bool(c.examples.seen)
-        if seen and told == keys:
-            return statistics.fmean(means)
-    return None
+    keys, told, seen = {run["key"] for run in model.runs}, dict[str, float](), False
+    every = [c.examples for family in conclusions for c in family.comparisons if c.examples]
+    for examples in every:
+        found = {key: examples.by_run[key] for key in keys & examples.by_run.keys()}
+        told |= found
+        seen = seen or (bool(found) and examples.seen > 0)
+    if not seen or told.keys() != keys or not all(map(math.isfinite, told.values())):
+        return None
+    return statistics.fmean(per_unit(model.runs, lambda run: told[run["key"]]))
 
 
 def mean_cell(model: ModelRuns, conclusions: Iterable[Conclusion]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -207,6 +208,10 @@ def test_numbers_of_a_record_stand_for_predictions_that_were_not_published() -> 
     )
     assert found.lines[0].startswith("without 2 of 200 test examples")
     assert (found.values, found.verdict) == (whole.values, whole.verdict)
+    assert found.by_run == whole.by_run
+    assert statistics.fmean(found.by_run[f"{A} trec {s}"] for s in range(6)) == pytest.approx(
+        statistics.fmean(row[1] for row in whole.values)
+    )
     assert (found.crossed, found.pairs, found.hangs) == (None, (), False)
     folds = [{**one, "seed": 0, "fold": one["seed"]} for one in some]
     declared = design(6, folds=6, seeds=[0], units="folds")

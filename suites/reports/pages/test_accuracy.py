@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from harness.experiments.conclusion import conclusions
+from harness.experiments.conclusion import Conclusion, conclusions
 from harness.experiments.examples import HANGS, ByExamples
 from harness.experiments.replicates import counts_of
 from harness.experiments.tables import NEEDED
@@ -249,9 +251,13 @@ def test_a_mean_is_told_without_seen_test_examples_where_predictions_are_kept() 
     records = compared("x", first=HIGH, second=LOW)
     (known,) = conclusions(records)
     (c,) = known.comparisons
-    rows = tuple((seed, 0.7 + 0.01 * seed, 0.6) for seed in range(5))
-    told = ByExamples((), (), 3, 400, "better", None, rows, (), None)
-    again = replace(known, comparisons=(replace(c, examples=told),))
+    left = {r["key"]: 0.7 + 0.01 * r["seed"] if r["model"] == c.first else 0.6 for r in c.runs}
+
+    def told(by_run: Mapping[str, float], seen: int = 3) -> Conclusion:
+        examples = ByExamples((), (), seen, 400, "better", None, (), (), None, by_run=by_run)
+        return replace(known, comparisons=(replace(c, examples=examples),))
+
+    again = told(left)
     models = {m.model: m for m in trained_tasks(records)[0].models}
     mine, base = models[c.first], models[c.second]
     assert mean_cell(mine, [known]) == mine.text
@@ -263,19 +269,15 @@ def test_a_mean_is_told_without_seen_test_examples_where_predictions_are_kept() 
     assert [row["unseen"] for row in rows_shown] == ["72.00", "60.00"]
     assert [row["unseen"] for row in flat] == pytest.approx([72, 60])
     fewer = replace(mine, runs=mine.runs[:4])
-    assert mean_cell(fewer, [again]) == fewer.text, "of other runs it is not known"
-    name = "mtl16[domain=books]"
-    domains = {**vars(c), "task": name, "examples": replace(told, seen=0)}
-    whole = replace(mine, task="mtl16")
-    both = [type(c)(**{**domains, "runs": some}) for some in (c.runs[:4], c.runs[4:])]
-    assert mean_cell(whole, [replace(known, comparisons=tuple(both))]) == whole.text
-    both[1] = replace(both[1], examples=replace(told, values=tuple((s, 0.8, 0) for s in range(5))))
-    of_all = replace(known, comparisons=tuple(both))
-    assert mean_cell(whole, [of_all]) == f"{whole.text}, 76.00 unseen", "the mean of two domains"
-    of_all = replace(known, comparisons=(*both, both[0]))
-    assert mean_cell(whole, [of_all]) == f"{whole.text}, 76.00 unseen", "each run once"
-    none = replace(c, examples=replace(told, seen=0))
-    assert mean_cell(mine, [replace(known, comparisons=(none,))]) == mine.text
+    assert mean_cell(fewer, [again]) == f"{fewer.text}, 71.50 unseen", "some of a family's runs"
+    few = {r["key"] for r in mine.runs[:2]}
+    some, rest = ({k: v for k, v in left.items() if (k in few) == put} for put in (True, False))
+    assert mean_cell(mine, [told(some)]) == mine.text, "of the other runs it is not known"
+    whole = f"{mine.text}, 72.00 unseen"
+    assert mean_cell(mine, [told(some), told(rest)]) == whole, "of two families"
+    assert mean_cell(mine, [told(left, seen=0)]) == mine.text
+    assert mean_cell(mine, [told({**left, mine.runs[0]["key"]: math.nan})]) == mine.text
+    assert mean_cell(mine, [told(some, seen=0), told(rest)]) == whole
 
 
 def test_what_was_not_trained_alike_is_told_of_what_is_undecided_too(source: Source) -> None:
