@@ -22,6 +22,8 @@ To a text of one word they leave no key, so that all of these give the same: zer
 such masks too, and a gate, a sum or values of the token itself beside what is attended to.
 """
 
+WITHOUT_KEY = "no key under strict masks"
+
 
 def one_word_without_key(model: str, runs: Sequence[Record]) -> float | None:
     """Share of the test texts on which a model can say but one thing, by its masks.
@@ -41,6 +43,12 @@ def one_word_without_key(model: str, runs: Sequence[Record]) -> float | None:
         return None
     other = any(is_known(task, str(run.get("data") or "")) is False for run in runs)
     return None if other else ONE_WORD[task]
+
+
+def one_word_told(model: str, runs: Sequence[Record]) -> str:
+    """In short what `one_word_without_key` gives; empty for None."""
+    share = one_word_without_key(model, runs)
+    return "" if share is None else f"{100 * share:.1f} % of the texts are one word: {WITHOUT_KEY}"
 
 
 def without_keys(models: Iterable[tuple[str, Sequence[Record]]]) -> list[str]:

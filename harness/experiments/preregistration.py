@@ -189,7 +189,7 @@ def looked(design: Record, records: Sequence[Record], order: Order) -> list[str]
     ]
     earlier = [other for other, verdict in rivals if order.before(verdict, design)]
     out = []
-    seeds = sorted({tuple(r["seeds"]) for r in earlier if r["seeds"] != design["seeds"]})
+    seeds = sorted({tuple(r["seeds"]) for r in earlier if _goes_on(r, design)})
     if seeds:
         counts = ", ".join(str(len(s)) for s in seeds)
         out.append(
@@ -296,6 +296,15 @@ def _added(design: Record, runs: Sequence[Record], plans: Plans, order: Order) -
                 "some of these were finished; the p-value and the interval don't allow for that"
             )
     return ""
+
+
+def _goes_on(earlier: Record, design: Record) -> bool:
+    """Whether a design has other seeds than an earlier one, and not all of them are new.
+
+    What new seeds say owes nothing to what others had said; folds are the same for every seed.
+    """
+    first, second = set(earlier["seeds"]), set(design["seeds"])
+    return first != second and bool(first & second or design.get("folds"))
 
 
 def _unused(design: Record, records: Sequence[Record], order: Order) -> list[int]:

@@ -30,7 +30,8 @@ from harness.experiments.training import (
 from harness.experiments.unequal import unequal_parameters, unequal_recipes
 from harness.stats import MeanDifference
 from harness.train.data.corpora import is_known, made_examples
-from harness.train.task import family_of
+from harness.train.task import family_of, known_tasks
+from harness.train.tasks.mirrored_summation import knowing_the_sum
 
 DECIDED = ("better", "worse", "practically equal")
 """Verdicts that say something of two models."""
@@ -41,6 +42,10 @@ CORRELATIONS = ("pearson", "spearman")
 
 EVERYTHING = 0.99
 """Share of tokens from which on a policy leaves nothing out that would matter."""
+
+RELATIVE = "relative_mse"
+ORDER = 0.95
+"""Of what the sum of all tokens alone gives: an error below that share shows that more was used."""
 
 
 def warnings_of(found: Measured, records: Sequence[Record], order: Order) -> tuple[str, ...]:
@@ -60,6 +65,7 @@ def warnings_of(found: Measured, records: Sequence[Record], order: Order) -> tup
         *_constant(design, pairs),
         *_selected(design, pairs),
         *without_keys(zip(design["models"], sides_of(pairs), strict=True)),
+        *without_order(design["task"], sides_of(pairs)),
         *_folds(design, found.values),
         *_margin(design, found.difference),
         *unequal_parameters(design, pairs),
@@ -114,6 +120,20 @@ def _constant(design: Record, pairs: Sequence[Pair]) -> list[str]:
 
 def _selected(design: Record, pairs: Sequence[Pair]) -> list[str]:
     return selecting_everything(zip(design["models"], sides_of(pairs), strict=True))
+
+
+def without_order(task: str, sides: Sequence[Sequence[Record]]) -> list[str]:
+    """That no model of a mirrored summation shows that it goes by the order of the tokens."""
+    of_order = [one for one in known_tasks(task) if RELATIVE in one.metrics]
+    tests = [[run["test"] for run in side if is_ok(run)] for side in sides]
+    if not of_order or not all(tests) or any(RELATIVE not in t for side in tests for t in side):
+        return []
+    size, means = of_order[0].options, [statistics.fmean(t[RELATIVE] for t in s) for s in tests]
+    alone = knowing_the_sum(size["length"], size["k"])
+    if min(means) < ORDER * alone:
+        return []
+    told = " and ".join(f"{mean:.2f}" for mean in means)
+    return [f"neither shows to use order: {RELATIVE} {told}, by the sum of all tokens {alone:.2f}"]
 
 
 def _folds(design: Record, values: Values) -> list[str]:

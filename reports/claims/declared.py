@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
 
+from harness.experiments.allowed import without_keys
 from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.model import form_of
 from harness.experiments.preregistration import design_file
 from harness.experiments.replicates import unit_of
-from harness.experiments.warnings import selecting_everything
+from harness.experiments.warnings import selecting_everything, without_order
 from harness.train.recipe import CEILINGS
 from harness.train.task import by_common_recipe
 from reports.claims.device import DeviceFrames, Record, place_of, same_form
@@ -139,7 +140,8 @@ def by_design(
     answer: Answer | None = "undecided" if void or not decided(claim, c.verdict) else None
     told = f"{'. '.join(said)}."
     found = of_difference(d, scale, told, keys_of(c.runs), answer, precedence=precedence)
-    return replace(found, equal=c.verdict == EQUAL and not void, weak=bool(weak))
+    hangs = c.examples is not None and c.examples.hangs
+    return replace(found, equal=c.verdict == EQUAL and not void, weak=bool(weak), hangs=hangs)
 
 
 def against_better(c: Comparison, every: Sequence[Conclusion]) -> list[str]:
@@ -169,9 +171,10 @@ def decided(claim: Claim, verdict: str) -> bool:
 
 
 def _said(family: Conclusion, c: Comparison) -> str:
-    how = recipes_told(dict(zip((c.first, c.second), c.sides, strict=True)))
-    missing = f"; {c.sought.said(c.unit)}" if c.sought is not None else ""
-    return f"{c.sentence}{missing}; {how}; {judged_in(family)}"
+    sides = dict(zip((c.first, c.second), c.sides, strict=True))
+    missing = [c.sought.said(c.unit)] if c.sought is not None else []
+    limits = [*without_keys(sides.items()), *without_order(c.task, c.sides)]
+    return "; ".join([c.sentence, *missing, *limits, recipes_told(sides), judged_in(family)])
 
 
 def beside_printed(task: str, metric: str, means: Mapping[str, float]) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
+from harness.experiments.examples import HANGS
 from harness.experiments.replicates import EXPLORATORY, unit_of
 from harness.stats import MeanDifference
 from reports.claims.printed import ROUNDING, PrintedNumber, size_text
@@ -134,7 +135,8 @@ class Evidence:
     `answer`: where the query itself decides (a test with a correction for several, say); None: the
     region of the claim does. `p`: of the test against no difference, where one counts among others
     (Holm); else nan. `equal`: the declared comparison says *practically equal*. `weak`: other forms
-    of its baseline are better than that. `precedence`: of several machines' evidence on what a
+    of its baseline are better than that. `hangs`: it does not hold over seeds and test examples
+    together. `precedence`: of several machines' evidence on what a
     model learns the highest counts.
     """
 
@@ -149,6 +151,7 @@ class Evidence:
     precedence: Precedence = UNRANKED
     equal: bool = False
     weak: bool = False
+    hangs: bool = False
 
 
 def of_difference(
@@ -211,7 +214,8 @@ class Verdict(Evidence):
         """What stands behind the verdict wherever it is shown."""
         equal = self.equal and not self.settled
         lacks = filter(None, [self.claim.lacks])
-        return *lacks, *[EXPLORATORY] * self.exploratory, *[EQUAL] * equal
+        hangs = self.hangs and (self.settled or equal)
+        return *lacks, *[EXPLORATORY] * self.exploratory, *[EQUAL] * equal, *[HANGS] * hangs
 
     @property
     def settled(self) -> bool:

@@ -203,11 +203,18 @@ def better_forms(
 
     That form stands first, also where the model was judged against it.
     """
+    return (one for one in better_than(model, tasks, every) if is_form(one[1].first, model))
+
+
+def better_than(
+    model: str, tasks: Collection[str], every: Iterable[Conclusion]
+) -> Iterator[tuple[Conclusion, Comparison]]:
+    """Where any model is shown to have ended better than one on one of the tasks, and is first."""
     for family in every:
         for asked in family.comparisons:
             if asked.task in tasks and model in (asked.first, asked.second):
                 c = asked if asked.second == model else _turned(asked)
-                if is_form(c.first, model) and _ended_better(c):
+                if _ended_better(c):
                     yield family, c
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from pathlib import Path
 
+from harness.experiments.allowed import one_word_told
 from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.examples import HANGS
 from harness.experiments.model import form_of
@@ -27,13 +28,13 @@ from harness.experiments.tables import (
     tied,
     tied_on,
 )
-from harness.experiments.warnings import DECIDED
+from harness.experiments.warnings import DECIDED, without_order
 from harness.json_file import read_toml
 from harness.records.schema import run_keys
 from harness.train.task import gathered
 from reports.claims.declared import precedence_of, says_otherwise
 from reports.claims.verdict import Precedence
-from reports.core.against import better_forms, is_form
+from reports.core.against import better_forms, better_than, is_form
 from reports.core.page import Shown, remark, says, table, together
 from reports.core.recipes import trained_with, whole_words
 from reports.core.source import Source
@@ -49,6 +50,7 @@ TITLES = {
 }
 CENTRAL, BASELINE = ("mtsa_released", "mtsa", "mtsa_nmt"), "multi_head"
 """Forms of MTSA, in the order of the rows, and what each is compared with."""
+NOTHING = "none, which attends to nothing"
 DECIDES = (
     "mtsa_released is the released program's form, mtsa the text's, mtsa_nmt that of its "
     "Transformer. Of several comparisons of the same two on a corpus this is the one that decides: "
@@ -133,6 +135,7 @@ def central(source: Source) -> tuple[str, str]:
         }
         forms = ", ".join(said or f"not compared with {form}" for form, said in others.items())
         weak = [f"a weak baseline: {forms}"] * bool(better)
+        weak += [f"{NOTHING}: {said}" for said in _by_nothing(c, source)]
         notes = filter(None, [_missing(c), *c.flaws * (c.said != c.verdict), *weak, *short])
         of_task = answers.setdefault(c.task, {"task": _task(c), **dict.fromkeys(CENTRAL, "")})
         of_task[form_of(c.first)] = Cell.of(
@@ -140,8 +143,9 @@ def central(source: Source) -> tuple[str, str]:
         )
         if c.verdict in DECIDED and not (c.exploratory or c.flaws):
             caveats = [*["a weak baseline"] * bool(better), *filter(None, others.values())]
-            caveats += [*_hanging(c), *_unseen_verdict(c)]
-            where = c.task + f" ({', '.join(caveats)})" * bool(caveats)
+            caveats += [f"{NOTHING}, is better too"] * bool(_by_nothing(c, source))
+            caveats += [*_limits(c), *_hanging(c), *_unseen_verdict(c)]
+            where = c.task + f" ({'; '.join(caveats)})" * bool(caveats)
             decided.setdefault(form_of(c.first), []).append(f"{c.verdict} on {where}")
     counted = "; ".join(
         f"{form} is {', '.join(decided[form])}" for form in CENTRAL if form in decided
@@ -163,7 +167,7 @@ def _beside_it(
     Where it is exploratory all of these that are enough to conclude from, else what is counted and
     says otherwise. At length, and in short.
     """
-    told = _unseen(c)
+    told = [*_limits(c), *_unseen(c)]
     short = [*told, *_hanging(c)]
     for of_it, one in every:
         enough = of_it.enough and of_it.early and of_it.planned
@@ -213,6 +217,28 @@ def _untold(c: Comparison) -> list[str]:
     known = c.examples is not None and c.examples.verdict
     unknown = reads_files(c.task) and not known
     return [f"{UNSEEN} not told: no predictions"] * unknown
+
+
+def _limits(c: Comparison) -> list[str]:
+    """Where its first model's masks, or both models' errors, leave little to be told apart."""
+    keyless = one_word_told(c.first, c.sides[0])
+    return [*filter(None, [keyless]), *without_order(c.task, c.sides)]
+
+
+def _by_nothing(c: Comparison, source: Source) -> list[str]:
+    """What no context fusion is to the baseline of a comparison, where both ended better than that.
+
+    Of several comparisons of it that which decides.
+    """
+    if c.verdict != "better":
+        return []
+    found = [
+        (precedence_of(family, one, 0), one)
+        for family, one in better_than(c.second, [c.task], source.conclusions)
+        if form_of(one.first) == "none" and one.difference and all(map(whole_words, one.runs))
+    ]
+    _, best = max(found, key=itemgetter(0), default=(None, None))
+    return [] if best is None else [f"{_said(best)}, {best.unit.told(best.difference)}"]
 
 
 def _missing(c: Comparison) -> str:

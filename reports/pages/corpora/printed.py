@@ -12,7 +12,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from harness.experiments.allowed import one_word_without_key
+from harness.experiments.allowed import WITHOUT_KEY, one_word_told, one_word_without_key
 from harness.experiments.conclusion import Conclusion
 from harness.experiments.replicates import BEST_ON_TEST
 from harness.registry import builtins
@@ -39,7 +39,6 @@ COMPONENTS = re.compile(r"(\d+)d(?![a-z0-9])")
 """In the name of a table of word vectors: ``top10k_100d_int8``."""
 TOKENS = re.compile(r"\d+B(?![a-z0-9])")
 """Of what text they are, in such a name: ``sick_840B_300d``."""
-WITHOUT_KEY = "no key under strict masks"
 BOTH = "concat"
 """Readout of models that give two vectors side by side: their own width is half of the recipe's."""
 RELEASED = "_released"
@@ -133,9 +132,7 @@ class Beside:
                 HOW.get(end, end) if isinstance(end, str) else f"{end:,}{unit}" for end in ends
             )
             said.append(f"{CALLED.get(name, name)} {here} / {there}")
-        if self.keyless is not None:
-            said.insert(0, f"{100 * self.keyless:.1f} % of the texts are one word: {WITHOUT_KEY}")
-        return "; ".join(said)
+        return "; ".join(filter(None, [one_word_told(self.model.model, self.model.runs), *said]))
 
 
 def _trained(recipe: Mapping[str, Any]) -> dict[str, Any]:

@@ -42,6 +42,33 @@ def test_a_comparison_tells_which_texts_have_no_key() -> None:
     assert one_word_without_key("mtsa.fused", runs("mtsa.fused", LOW, "trec")) is None
 
 
+@pytest.mark.parametrize(
+    ("task", "alone"),
+    [
+        ("mirrored_summation", 0.57),
+        ("mirrored_summation[k=12]", 0.14),
+        ("mirrored_summation[k=1]", 0.93),
+    ],
+)
+def test_a_comparison_tells_that_neither_model_shows_to_use_order(task: str, alone: float) -> None:
+    def told(first: float, second: float, of: str = task) -> bool:
+        every = [*runs("mtsa.fused", LOW, of), *runs(B, HIGH, of)]
+        for one in every:
+            one["test"] |= {"relative_mse": second if one["model"] == B else first}
+        said = f"use order: relative_mse {first:.2f} and {second:.2f}, by the sum of all tokens"
+        found = judged(design(5, "mtsa.fused", of), every)
+        assert warned("neither shows", found) == warned(f"{said} {alone:.2f}", found)
+        return warned("neither shows", found)
+
+    assert told(alone, 1.0)
+    assert told(1.0, alone)
+    assert not told(0.9 * alone, 1.0)
+    assert not told(1.0, 0.9 * alone)
+    assert not told(alone, 1.0, "trec")
+    every = [*runs("mtsa.fused", LOW, task), *runs(B, HIGH, task)]
+    assert not warned("neither shows", judged(design(5, "mtsa.fused", task), every))
+
+
 @real("mpqa/all.tsv.gz")
 def test_so_many_real_texts_are_one_word() -> None:
     texts = [row["text"].split() for row in read_table(REAL / "mpqa" / "all.tsv", ("text",))]

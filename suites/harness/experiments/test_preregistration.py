@@ -99,6 +99,11 @@ def test_looking_before_declaring_is_told() -> None:
     assert shown(*other, now).warnings == ()
     later = seen("2026-01-04T00:00", "2026-01-20T00:00")[1]
     assert warned(SEEDS_CHANGED, shown(*before, now, later)), "a second look changes nothing"
+    new = {**declared(5, NOW), "seeds": [10, 11, 12, 13, 14]}
+    assert not warned("seeds changed", shown(*before, session_of("now", new)))
+    assert warned("seeds changed", shown(*before, session_of("now", {**new, "seeds": [2, 10]})))
+    folds = session_of("now", {**new, "folds": 10})
+    assert warned("seeds changed", shown(*before, folds)), "of the same folds"
     margin = session_of("now", declared(5, NOW, margin=0.01), *pairs(at="2026-01-10T01:00"))
     assert warned("margin was changed", shown(*before, margin))
 

@@ -36,7 +36,7 @@ from harness.train.data.directory import corpus_files, read_table
 from harness.train.data.examples import cross_validated, folds_of, held_out
 from harness.train.objective import objective_of
 from harness.train.task import Data, load, task, tasks
-from harness.train.tasks.mirrored_summation import examples
+from harness.train.tasks.mirrored_summation import examples, knowing_the_sum
 from harness.train.tasks.sst5 import tokens
 from suites.support.command_line import here, verified_before
 from suites.support.fake_training import at_once
@@ -141,6 +141,14 @@ def test_tasks_are_complete() -> None:
         assert all(name in tasks_of(file.partition("/")[0]) for file in record.files)
     paper = tasks()["mirrored_summation_paper"].options
     assert (paper["length"], paper["width"], paper["train"]) == (100, 50, 200_000)
+
+
+@pytest.mark.parametrize(("length", "k"), [(24, 1), (24, 6), (24, 12), (100, 25)])
+def test_so_much_is_left_to_who_knows_the_sum_of_all_tokens(length: int, k: int) -> None:
+    split = examples(np.random.default_rng(0), 50_000, length, 4, k)
+    total, targets = split.inputs[0].sum(1, dtype=np.float64), split.targets.astype(np.float64)
+    r = [np.corrcoef(total[:, d], targets[:, d])[0, 1] for d in range(4)]
+    assert 1 - np.mean(np.square(r)) == pytest.approx(knowing_the_sum(length, k), abs=0.01)
 
 
 def test_a_target_that_is_none_is_told_with_its_line(tmp_path: Path) -> None:

@@ -98,6 +98,22 @@ def test_what_is_practically_equal_is_not_above_zero() -> None:
     assert found.said == "undecided (practically equal)"
 
 
+@pytest.mark.parametrize("hangs", [True, False])
+def test_a_verdict_that_hangs_on_its_test_set_says_so(
+    hangs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = [design(6, A), *trained(A)]
+    known = conclude(records[0], records)
+    told = ByExamples((), (), 3, 400, "better", None, (), (), None, hangs)
+    again = replace(known, comparisons=(replace(known.comparisons[0], examples=told),))
+    monkeypatch.setattr(DeviceRecords, "conclusions", [again])
+    assert accuracy(records).said == "reproduced" + " (hangs on this test set)" * hangs
+    open_ = replace(known.comparisons[0], examples=told, verdict="undecided")
+    again = replace(known, comparisons=(open_,))
+    monkeypatch.setattr(DeviceRecords, "conclusions", [again])
+    assert accuracy(records).said == "undecided"
+
+
 def test_what_models_learn_is_counted_once_where_it_was_declared_and_costs_everywhere() -> None:
     ours = "mtsa_released.fused"
     declared = [design(6, ours), *trained(ours, gain=0.05)]

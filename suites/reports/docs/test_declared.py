@@ -156,7 +156,41 @@ def test_what_is_better_than_a_weak_baseline_says_what_it_is_against_its_better_
     wide = {**COMMON, "width": 600}
     found.append(compared("relu", wide, plan=planned("relu.toml"), **worse))
     answer, _ = declared.central(on(source, *found))
-    assert answer.startswith(f"{head} (a weak baseline, worse against multi_head_relu).")
+    assert answer.startswith(f"{head} (a weak baseline; worse against multi_head_relu).")
+
+
+def test_the_answer_says_where_attending_to_nothing_is_better_too(source: Source) -> None:
+    mine, other, nothing = "mtsa_released.fused", "multi_head.sdpa", "none.fused"
+    head = "Of what decides, declared before its runs and counted: mtsa_released is"
+    own = compared("own", models=[mine, other], plan=planned("own.toml"))
+    less: dict[str, Any] = {"models": [nothing, other], "first": HIGH, "second": LOW}
+    too = compared("none", plan=planned("none.toml"), **less)
+    answer, _ = declared.central(on(source, own, too))
+    said = "none, which attends to nothing"
+    assert answer.startswith(f"{head} better on trec ({said}, is better too).")
+    (row,) = _answers(answer)
+    gain = "+10.00 [+8.48, +11.52] points"
+    cell = f"better, {gain}<br>{said}: exploratory: better, {gain}"  # the baseline's are older
+    assert row == f"| trec (accuracy) | {cell} |  |  |"
+    turned: dict[str, Any] = {"models": [other, nothing], "first": LOW, "second": HIGH}
+    (row,) = _answers(declared.central(on(source, own, compared("t", **turned)))[0])
+    assert f"<br>{said}: exploratory: better, {gain}" in row, "whichever stands first"
+    behind = compared("none", models=[nothing, other], first=LOW, second=HIGH)
+    assert said not in declared.central(on(source, own, behind))[0]
+    worse = compared("own", models=[mine, other], first=LOW, second=HIGH)
+    assert said not in declared.central(on(source, worse, too))[0], "no merit is claimed"
+
+
+def test_the_answer_says_on_which_texts_masks_leave_no_key(source: Source) -> None:
+    models = ["mtsa.fused", "multi_head.sdpa"]
+    records = compared("m", models=models, plan=planned("m.toml"), first=LOW, second=HIGH)
+    for record in records:
+        record["task"] = "mpqa"
+    cause = "31.9 % of the texts are one word: no key under strict masks"
+    answer, why = declared.central(on(source, records))
+    assert f"mtsa is worse on mpqa ({cause})." in answer
+    assert f" points<br>{cause} |" in answer
+    assert f"| worse<br>{cause}" in why
 
 
 def test_a_counted_result_that_says_otherwise_stands_beside_the_one_that_decides(
@@ -230,7 +264,7 @@ def test_the_answer_tells_what_is_left_of_it_without_seen_examples_and_on_anothe
         behind = "".join(f"<br>{one}" for one in changed)
         assert row == f"| trec (accuracy) | better, {gain}{behind} |  |  |"
         caveats = ["hangs on this test set"] * hangs + [f"{seen} {left}"] * (left != "better")
-        said = f" ({', '.join(caveats)})" if caveats else ""
+        said = f" ({'; '.join(caveats)})" if caveats else ""
         assert f"counted: mtsa_released is better on trec{said}." in answer
         assert "not told" not in why
         assert (seen in why) == (seen in behind)
