@@ -272,7 +272,7 @@ def _told(
     lines = []
     if verdict != "unfinished":
         lines.append(_without(kept, unit, verdict, again, bool(found.values.folds)))
-    if kept.numbers and not found.values.folds:
+    if kept.numbers:
         lines.append(
             f"over test examples nothing is told: of {kept.numbers} of {2 * len(found.pairs)} runs "
             "numbers were published, not predictions"

@@ -18,7 +18,7 @@ from harness.experiments.over_tasks import (
     overall_rows,
 )
 from harness.experiments.preregistration import design_file
-from harness.experiments.replicates import EXPLORATORY, LATE, counts_of
+from harness.experiments.replicates import BEST_ON_TEST, EXPLORATORY, LATE, counts_of
 from harness.experiments.tables import (
     BAYES,
     SEEDS_NEEDED,
@@ -72,7 +72,9 @@ HOURS = (
 )
 
 WITHDRAWN = (
-    "Withdrawn: runs of which no page tells a result. What repeats them is exploratory all the same"
+    "Withdrawn: runs that had kept no predictions, so that nothing of theirs was known without seen "
+    "test examples. No page tells their results any more; designs declared since ask for most of "
+    "them anew. What repeats them is exploratory all the same"
 )
 
 
@@ -136,7 +138,9 @@ def central(source: Source) -> tuple[str, str]:
         forms = ", ".join(said or f"not compared with {form}" for form, said in others.items())
         weak = [f"a weak baseline: {forms}"] * bool(better)
         weak += [f"{NOTHING}: {said}" for said in _by_nothing(c, source)]
-        notes = filter(None, [_missing(c), *c.flaws * (c.said != c.verdict), *weak, *short])
+        by_test = [BEST_ON_TEST] * (BEST_ON_TEST in trained_with(c.runs))
+        flaws = c.flaws * (c.said != c.verdict)
+        notes = filter(None, [_missing(c), *by_test, *flaws, *weak, *short])
         of_task = answers.setdefault(c.task, {"task": _task(c), **dict.fromkeys(CENTRAL, "")})
         of_task[form_of(c.first)] = Cell.of(
             f"{_said(c)}, {c.unit.told(c.difference)}", notes=tuple(notes)
@@ -144,7 +148,7 @@ def central(source: Source) -> tuple[str, str]:
         if c.verdict in DECIDED and not (c.exploratory or c.flaws):
             caveats = [*["a weak baseline"] * bool(better), *filter(None, others.values())]
             caveats += [f"{NOTHING}, is better too"] * bool(_by_nothing(c, source))
-            caveats += [*_limits(c), *_hanging(c), *_unseen_verdict(c)]
+            caveats += [*by_test, *_limits(c), *_hanging(c), *_unseen_verdict(c)]
             where = c.task + f" ({'; '.join(caveats)})" * bool(caveats)
             decided.setdefault(form_of(c.first), []).append(f"{c.verdict} on {where}")
     counted = "; ".join(

@@ -285,6 +285,7 @@ class Corpora(DevicePage):
         """A forest plot per task, then the numbers."""
         pieces, left = [], sum(one.declared is None for one in rows)
         rest = f"; all else is exploratory, judged together by {_holm(left)}" if left else ""
+        rest += ", and over replicates alone, not over test examples" * bool(left)
         for task in self.corpora:
             mine = [one for one in rows if one.model.task == task.name]
             if mine:

@@ -181,6 +181,17 @@ def test_the_answer_says_where_attending_to_nothing_is_better_too(source: Source
     assert said not in declared.central(on(source, worse, too))[0], "no merit is claimed"
 
 
+def test_the_answer_says_where_the_test_set_chose_the_epoch(source: Source) -> None:
+    models = ["mtsa_released.fused", "multi_head.sdpa"]
+    said = "best over time on the test set"
+    for choose, by_test in (("best-on-test", True), ("dev", False)):
+        recipe = {**COMMON, "choose": choose}
+        records = compared("p", recipe, models=models, plan=planned("p.toml"))
+        answer, _ = declared.central(on(source, records))
+        assert (f"better on trec ({said})." in answer) == by_test
+        assert (f" points<br>{said} |" in answer) == by_test
+
+
 def test_the_answer_says_on_which_texts_masks_leave_no_key(source: Source) -> None:
     models = ["mtsa.fused", "multi_head.sdpa"]
     records = compared("m", models=models, plan=planned("m.toml"), first=LOW, second=HIGH)

@@ -133,6 +133,12 @@ def test_a_cell_says_why_its_verdict_is_not_counted(source: Source) -> None:
         f"as declared: {cell.split('], ')[1]}",
         cell.notes,
     )
+    assert again.declared is not None
+    told = ByExamples((), (), 0, 400, "", None, (), (), None, hangs=True)
+    hanging = replace(again, declared=replace(again.declared, examples=told))
+    _, (text,) = judged_together([hanging], {})
+    assert isinstance(text["verdict"], Cell)
+    assert text["verdict"].notes == (f"{cell.notes[0]}; {HANGS}",)
 
 
 def test_what_was_declared_has_one_verdict(source: Source) -> None:
