@@ -72,7 +72,7 @@ HOURS = (
 )
 
 WITHDRAWN = (
-    "Withdrawn: runs that had kept no predictions, so that nothing of theirs was known without seen "
+    "Withdrawn: runs that had kept no predictions, so that nothing was known of them without seen "
     "test examples. No page tells their results any more; designs declared since ask for most of "
     "them anew. What repeats them is exploratory all the same"
 )
