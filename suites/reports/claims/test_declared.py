@@ -114,6 +114,29 @@ def test_a_verdict_that_hangs_on_its_test_set_says_so(
     assert accuracy(records).said == "undecided"
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (
+            "mpqa",
+            "texts of one word have no key under the strict masks of mtsa.fused: all of them,",
+        ),
+        ("mirrored_summation[k=12]", "neither shows to use order: relative_mse 0.90 and 0.90, by"),
+    ],
+)
+def test_what_leaves_little_to_be_told_apart_stands_in_the_ledger(name: str, said: str) -> None:
+    every = [*runs("mtsa.fused", spread(2, 0.05), name), *runs(B, spread(1), name)]
+    for one in every:
+        one["test"] |= {"relative_mse": 0.9}
+    assert f"; {said}" in accuracy([design(6, "mtsa.fused", name), *every], task=name).reason
+    assert (
+        said
+        not in accuracy(
+            [design(6, A, "cr"), *runs(A, spread(2), "cr"), *runs(B, spread(1), "cr")], task="cr"
+        ).reason
+    )
+
+
 def test_what_models_learn_is_counted_once_where_it_was_declared_and_costs_everywhere() -> None:
     ours = "mtsa_released.fused"
     declared = [design(6, ours), *trained(ours, gain=0.05)]
