@@ -129,12 +129,8 @@ def test_what_leaves_little_to_be_told_apart_stands_in_the_ledger(name: str, sai
     for one in every:
         one["test"] |= {"relative_mse": 0.9}
     assert f"; {said}" in accuracy([design(6, "mtsa.fused", name), *every], task=name).reason
-    assert (
-        said
-        not in accuracy(
-            [design(6, A, "cr"), *runs(A, spread(2), "cr"), *runs(B, spread(1), "cr")], task="cr"
-        ).reason
-    )
+    other = [design(6, A, "cr"), *runs(A, spread(2), "cr"), *runs(B, spread(1), "cr")]
+    assert said not in accuracy(other, task="cr").reason
 
 
 def test_what_models_learn_is_counted_once_where_it_was_declared_and_costs_everywhere() -> None:
