@@ -92,6 +92,7 @@ class ByExamples:
     crossed: Crossed | None
     hangs: bool = False  # whether the verdict does not hold over seeds and test examples together
     by_run: Mapping[str, float] = field(default_factory=dict)  # as of `KeptPairs`
+    stuck: bool = False  # whether some runs say one class for all test examples
 
     def mean(self, side: int) -> float:
         """Of `values`, of the first model (0) or the second (1); nan without any."""
@@ -309,6 +310,7 @@ def _told(
         crossed=over,
         hangs=hangs,
         by_run=kept.by_run,
+        stuck=bool(kept.stuck),
     )
 
 

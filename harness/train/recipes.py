@@ -107,7 +107,7 @@ ROWS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 )
 """What the papers' rows have instead of MTSA's (MTSA section 4, ReSAN section 5): 8 heads x 75,
 three convolutions of 300. All are 600 wide but these. The dropout was tuned for each row (appendix
-B), and is printed of none. What stands in no table is trained by MTSA's numbers."""
+B), and is printed of MTSA alone. What stands in no table is trained by MTSA's numbers."""
 
 
 def lasting(recipe: Recipe, steps: int, examples: int) -> Recipe:

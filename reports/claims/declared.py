@@ -140,8 +140,9 @@ def by_design(
     answer: Answer | None = "undecided" if void or not decided(claim, c.verdict) else None
     told = f"{'. '.join(said)}."
     found = of_difference(d, scale, told, keys_of(c.runs), answer, precedence=precedence)
-    hangs = c.examples is not None and c.examples.hangs
-    return replace(found, equal=c.verdict == EQUAL and not void, weak=bool(weak), hangs=hangs)
+    equal, own = c.verdict == EQUAL and not void, c.examples
+    hangs, stuck = (own.hangs, own.stuck) if own else (False, False)
+    return replace(found, equal=equal, weak=bool(weak), hangs=hangs, stuck=stuck)
 
 
 def against_better(c: Comparison, every: Sequence[Conclusion]) -> list[str]:

@@ -37,7 +37,7 @@ from reports.claims.record import Claim
 from reports.claims.verdict import Answer, Evidence, Precedence, of_difference
 from reports.core.against import against
 from reports.core.recipes import recipe_of
-from reports.core.trained import ModelRuns, replicate_of
+from reports.core.trained import ModelRuns, reads_files, replicate_of
 
 LEAST_SEEDS = 5
 """With fewer nothing is concluded."""
@@ -83,6 +83,7 @@ def none_paired(claim: Claim) -> Evidence:
     # What the papers' presets need goes into the recipe of the command that trains both.
     words = [shlex.quote(first), shlex.quote(second), "--task", p["task"]]
     words += [f"--recipe {value}" for value in p.get("recipe", ())]
+    words += ["--data DIR"] * reads_files(p["task"])
     what = f"no {first} beside {second} on {p['task']}"
     return not_measured(what, f"attnbench compare {' '.join(words)}")
 

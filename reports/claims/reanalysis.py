@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from harness.stats import ALPHA, Summary, holm, implied_interval, welch
 from reports.claims.printed import cell, number, summaries
+
+STEPS = 8
+"""Through what a printed deviation may be."""
 
 
 def rounding_of(table: Mapping[str, Any], column: str) -> float:
@@ -22,25 +26,30 @@ def p_by_rounding(first: Summary, second: Summary, half: float) -> tuple[float, 
     """Lowest and highest p of Welch's test that what is printed allows.
 
     It is rounded by so much; and papers don't say whether a deviation is over n - 1, or over n as
-    numpy's is, which is then the smaller one.
+    numpy's is, which is then the smaller one. Each deviation goes through its range by itself: p
+    need not grow with one of them, as the degrees of freedom do, too.
     """
-    difference = first.mean - second.mean
-    p = []
-    for sign in (1, -1):
-        size = max(0.0, abs(difference) + sign * 2 * half)
-        deviations = [max(0.0, s.sd - sign * half) for s in (first, second)]
-        if sign < 0:
-            pairs = zip(deviations, (first, second), strict=True)
-            deviations = [sd * math.sqrt(s.count / (s.count - 1)) for sd, s in pairs]
-        if not size or not any(deviations):
-            p.append(0.0 if size else 1.0)
-            continue
-        a, b = (
-            Summary(mean, sd, s.count)
-            for mean, sd, s in zip((size, 0.0), deviations, (first, second), strict=True)
-        )
-        p.append(welch(a, b).p)
-    return p[0], p[1]
+    difference = abs(first.mean - second.mean)
+    ranges = [
+        _steps(max(0.0, s.sd - half), (s.sd + half) * math.sqrt(s.count / (s.count - 1)))
+        for s in (first, second)
+    ]
+    ends = []
+    for size in (difference + 2 * half, max(0.0, difference - 2 * half)):
+        found = [
+            welch(Summary(size, a, first.count), Summary(0.0, b, second.count)).p
+            for a, b in product(*ranges)
+            if size and (a or b)
+        ]
+        if size and not (ranges[0][0] or ranges[1][0]):
+            found.append(0.0)  # no spread at all
+        ends.append(found or [1.0])
+    return min(ends[0]), max(ends[1])
+
+
+def _steps(low: float, high: float) -> list[float]:
+    """From one number to another in equal steps."""
+    return [low + (high - low) * i / STEPS for i in range(STEPS + 1)]
 
 
 @dataclass(frozen=True)

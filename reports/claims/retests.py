@@ -86,9 +86,11 @@ def welch_test(asked: Asked) -> Evidence:
     )
     answer = by_p(advantage, adjusted)
     # Holm's factor for the p as printed is that for one which rounding allows, too.
-    if answer != "undecided" and ends[1] * (adjusted / test.p if test.p else 1.0) >= ALPHA:
+    most = min(1.0, ends[1] * (adjusted / test.p if test.p else 1.0))
+    if answer != "undecided" and most >= ALPHA:
         answer = "undecided"
-        said += f" {ALLOWED[0].upper()}{ALLOWED[1:]} {rounded[0]} to {rounded[1]}."
+        after = f", which is {p_words(most)} after Holm" * (len(tests) > 1)
+        said += f" {ALLOWED[0].upper()}{ALLOWED[1:]} {rounded[0]} to {rounded[1]}{after}."
     return Evidence(test.difference, test.low, test.high, said, steps=steps, answer=answer)
 
 

@@ -24,6 +24,8 @@ NOT_MEASURED = "not measured yet"
 
 EQUAL = "practically equal"
 """What a declared comparison can say that leaves *better* undecided, and is a finding."""
+WEAK = "a weak baseline"
+STUCK = "some runs learned nothing"
 
 
 @dataclass(frozen=True)
@@ -136,8 +138,8 @@ class Evidence:
     region of the claim does. `p`: of the test against no difference, where one counts among others
     (Holm); else nan. `equal`: the declared comparison says *practically equal*. `weak`: other forms
     of its baseline are better than that. `hangs`: it does not hold over seeds and test examples
-    together. `precedence`: of several machines' evidence on what a
-    model learns the highest counts.
+    together. `stuck`: some runs say one class for all test examples. `precedence`: of several
+    machines' evidence on what a model learns the highest counts.
     """
 
     value: float = math.nan
@@ -152,6 +154,7 @@ class Evidence:
     equal: bool = False
     weak: bool = False
     hangs: bool = False
+    stuck: bool = False
 
 
 def of_difference(
@@ -214,8 +217,14 @@ class Verdict(Evidence):
         """What stands behind the verdict wherever it is shown."""
         equal = self.equal and not self.settled
         lacks = filter(None, [self.claim.lacks])
-        hangs = self.hangs and (self.settled or equal)
-        return *lacks, *[EXPLORATORY] * self.exploratory, *[EQUAL] * equal, *[HANGS] * hangs
+        told = {
+            EXPLORATORY: self.exploratory,
+            EQUAL: equal,
+            WEAK: self.weak and self.settled,
+            STUCK: self.stuck and self.settled,
+            HANGS: self.hangs and (self.settled or equal),
+        }
+        return *lacks, *(name for name, known in told.items() if known)
 
     @property
     def settled(self) -> bool:

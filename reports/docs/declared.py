@@ -72,9 +72,10 @@ HOURS = (
 )
 
 WITHDRAWN = (
-    "Withdrawn: runs that had kept no predictions, so that nothing was known of them without seen "
-    "test examples. No page tells their results any more; designs declared since ask for most of "
-    "them anew. What repeats them is exploratory all the same"
+    "were withdrawn after their results were known, as they had kept no predictions. No page tells "
+    "these results any more; they stand in the repository's history ([records](../records.md"
+    "#published-records)), and designs declared since ask for most of them anew. What repeats such "
+    "a run is exploratory all the same."
 )
 
 
@@ -83,24 +84,20 @@ def lists(source: Source) -> list[tuple[str, str]]:
     page, found = Experiments(source, PlainOutput()), []
     for exploratory, title in TITLES.items():
         if page.rows(exploratory):
-            notes = [remark(HOURS), *_withdrawn(source) * exploratory]
+            notes = remark(HOURS), remark(withdrawn(source))
             body = text_of(together(page.table(exploratory), *notes))
             found.append((title, f"{body}\n\n{_beside(page, exploratory)}"))
     return found
 
 
-def _withdrawn(source: Source) -> list[Shown]:
-    """How many runs of which no page tells a result, by task."""
-    runs = Counter(
-        str(run.get("task"))
-        for device in source.devices
-        for run in device.records
-        if run["kind"] == "withdrawn"
-    )
-    if not runs:
-        return []
-    tasks = ", ".join(f"{name} {count}" for name, count in sorted(runs.items()))
-    return [remark(f"{WITHDRAWN} ({tasks}).")]
+def withdrawn(source: Source) -> str:
+    """Of how many runs no page tells a result, by machine and task; empty without any."""
+    said = []
+    for device in source.devices:
+        runs = Counter(str(r.get("task")) for r in device.records if r["kind"] == "withdrawn")
+        tasks = ", ".join(f"{name} {count}" for name, count in sorted(runs.items()))
+        said += [f"{runs.total()} runs of {device.title} ({tasks})"] * bool(runs)
+    return f"{'; '.join(said)} {WITHDRAWN}" if said else ""
 
 
 def central(source: Source) -> tuple[str, str]:
@@ -140,7 +137,8 @@ def central(source: Source) -> tuple[str, str]:
         weak += [f"{NOTHING}: {said}" for said in _by_nothing(c, source)]
         by_test = [BEST_ON_TEST] * (BEST_ON_TEST in trained_with(c.runs))
         flaws = c.flaws * (c.said != c.verdict)
-        notes = filter(None, [_missing(c), *by_test, *flaws, *weak, *short])
+        again = _asked_again(c, [one for _, one in asked[at]])
+        notes = filter(None, [_missing(c), *by_test, *flaws, *weak, *short, *again])
         of_task = answers.setdefault(c.task, {"task": _task(c), **dict.fromkeys(CENTRAL, "")})
         of_task[form_of(c.first)] = Cell.of(
             f"{_said(c)}, {c.unit.told(c.difference)}", notes=tuple(notes)
@@ -149,6 +147,7 @@ def central(source: Source) -> tuple[str, str]:
             caveats = [*["a weak baseline"] * bool(better), *filter(None, others.values())]
             caveats += [f"{NOTHING}, is better too"] * bool(_by_nothing(c, source))
             caveats += [*by_test, *_limits(c), *_hanging(c), *_unseen_verdict(c)]
+            caveats += again * (c.units != "seeds")
             where = c.task + f" ({'; '.join(caveats)})" * bool(caveats)
             decided.setdefault(form_of(c.first), []).append(f"{c.verdict} on {where}")
     counted = "; ".join(
@@ -243,6 +242,14 @@ def _by_nothing(c: Comparison, source: Source) -> list[str]:
     ]
     _, best = max(found, key=itemgetter(0), default=(None, None))
     return [] if best is None else [f"{_said(best)}, {best.unit.told(best.difference)}"]
+
+
+def _asked_again(c: Comparison, every: Iterable[Comparison]) -> list[str]:
+    """In how many more design files its two models stand against each other on its task."""
+    others = {design_file(one.design) for one in every} - {design_file(c.design), ""}
+    files = f"{len(others)} more design file{'s' * (len(others) > 1)}"
+    same = ", of the same folds" * (c.units != "seeds")
+    return [f"asked in {files}{same}"] * bool(others)
 
 
 def _missing(c: Comparison) -> str:

@@ -73,6 +73,7 @@ def values_of(source: Source, timed: Sequence[Found], plans: Path) -> dict[str, 
         "trained": training.sections(source),
         "recipes": training.recipes(),
         "central": declared.central(source),
+        "withdrawn": declared.withdrawn(source),
         "counts": text_of(claims.counts()),
         "papers": [
             (paper["paper"], text_of(claims.of_paper(name)))

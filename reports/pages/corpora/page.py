@@ -343,7 +343,7 @@ def beside(pages: Sequence[Corpora], place: Output) -> Shown:
             "there, by the records and by what the paper or its program says; heads, batch and "
             "optimiser as in the recipe called paper. By the recipes paper and released models "
             "differ from each other as the papers' do, but for dropout, which was tuned for each "
-            "model there and is printed of none: here all have MTSA's. Where the test set chose "
+            "model there and is printed of MTSA alone: here all have its. Where the test set chose "
             "the epoch, as in the released programs, the same runs by dev's epoch stand behind the "
             "gap: what is lost is no merit of a model. Unseen: the mean without test examples that "
             "stand in the training set, where there are some and predictions are here."

@@ -223,7 +223,7 @@ def table(found: Sequence[Beside]) -> Saved:
                 "gap": f"{b.gap:+.{b.printed.digits}f}",
                 BY_DEV: "" if by_dev is None else unit.number(by_dev),
                 "over": ", ".join([one.counted, *[b.where] * bool(b.where), *day]),
-                "known to differ": b.known_text or "nothing that is told",
+                "known to differ": b.known_text or "the paper does not tell",
             }
         )
         flat.append(

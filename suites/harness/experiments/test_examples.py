@@ -114,6 +114,7 @@ def test_a_model_that_learned_nothing_is_told_and_the_difference_without_it() ->
     assert f"{without}{found.unit.interval(d)}" in found.examples.lines
     whole = compared(both(lambda s: says(drawn(s, 0.9)), lambda s: says(drawn(s + 50, 0.88))))
     assert not [w for w in whole.warnings if "one class" in w]
+    assert (found.examples.stuck, whole.examples.stuck) == (True, False)
 
 
 def test_a_verdict_that_rests_on_seen_examples_changes() -> None:

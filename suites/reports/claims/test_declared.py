@@ -98,16 +98,23 @@ def test_what_is_practically_equal_is_not_above_zero() -> None:
     assert found.said == "undecided (practically equal)"
 
 
-@pytest.mark.parametrize("hangs", [True, False])
-def test_a_verdict_that_hangs_on_its_test_set_says_so(
-    hangs: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("known_of", "said"),
+    [
+        ({"hangs": True}, " (hangs on this test set)"),
+        ({"stuck": True}, " (some runs learned nothing)"),
+        ({}, ""),
+    ],
+)
+def test_a_verdict_that_hangs_on_its_test_set_or_on_runs_that_learned_nothing_says_so(
+    known_of: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     records = [design(6, A), *trained(A)]
     known = conclude(records[0], records)
-    told = ByExamples((), (), 3, 400, "better", None, (), (), None, hangs)
+    told = ByExamples((), (), 3, 400, "better", None, (), (), None, **known_of)
     again = replace(known, comparisons=(replace(known.comparisons[0], examples=told),))
     monkeypatch.setattr(DeviceRecords, "conclusions", [again])
-    assert accuracy(records).said == "reproduced" + " (hangs on this test set)" * hangs
+    assert accuracy(records).said == f"reproduced{said}"
     open_ = replace(known.comparisons[0], examples=told, verdict="undecided")
     again = replace(known, comparisons=(open_,))
     monkeypatch.setattr(DeviceRecords, "conclusions", [again])
@@ -311,6 +318,7 @@ def test_what_is_more_than_printed_against_a_weak_baseline_has_no_direction(
     records += [design(6, form), *runs(form, spread(7, 0.02 if weak else -0.02))]
     found = judged("accuracy_difference", records, published=0.1, **ASKED)
     assert (found.verdict, found.direction) == ("reproduced", direction)
+    assert found.said == f"reproduced ({direction or 'a weak baseline'})"
 
 
 def test_the_sides_of_a_claim_may_be_turned() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,11 +41,9 @@ def test_exploratory_experiments_have_a_list_of_their_own(source: Source) -> Non
     assert only[0] == title
     gone = [{"kind": "withdrawn", "key": "g", "model": A, "seed": 9, "status": "ok", "task": "cr"}]
     lists = declared.lists(on(source, early, [*late, *gone, {**gone[0], "key": "h"}]))
-    assert ["repeats them is exploratory all the same (cr 2)." in said for _, said in lists] == [
-        False,
-        True,
-    ]
-    assert "Withdrawn" not in second
+    told = "2 runs of .+ \\(cr 2\\) were withdrawn after their results were known"
+    assert all(re.search(told, said) for _, said in lists)
+    assert "withdrawn" not in second
 
 
 def test_what_decides_between_mtsa_and_multi_head_has_a_row_per_corpus_and_form(
@@ -120,9 +119,9 @@ def test_a_result_that_was_declared_and_is_not_counted_stands_beside_one_that_is
     gain = "+10.00 [+8.48, +11.52] points"
     cell = (
         f"| trec (accuracy) | exploratory: better, {gain}<br>a weak baseline: {{}} multi_head_relu"
-        f"<br>early.toml: better (not counted), {gain}{{}} |  |  |"
+        f"<br>early.toml: better (not counted), {gain}{{}}<br>asked in {{}} |  |  |"
     )
-    assert _answers(answer) == [cell.format("not compared with", "")]
+    assert _answers(answer) == [cell.format("not compared with", "", "1 more design file")]
     assert answer.startswith("Of what decides, declared before its runs and counted: nothing.")
     found.append(compared("relu", models=[mine, relu], first=LOW, second=HIGH))
     wide = {**COMMON, "width": 600}
@@ -132,7 +131,9 @@ def test_a_result_that_was_declared_and_is_not_counted_stands_beside_one_that_is
     found.append(compared("few", {**COMMON, "width": 900}, **few))
     more, why = declared.central(on(source, *found))
     again = f"<br>again.toml: better (not counted), {gain}"
-    assert _answers(more) == [cell.format("exploratory: worse against", again)]
+    assert _answers(more) == [
+        cell.format("exploratory: worse against", again, "2 more design files")
+    ]
     (row,) = (line for line in why.splitlines() if "mtsa_released | multi_head |" in line)
     weak, *both = row.split("<br>")[1:4]
     assert weak == "a weak baseline here: ahead of it multi_head_relu (exploratory: better)"
@@ -192,6 +193,30 @@ def test_the_answer_says_where_the_test_set_chose_the_epoch(source: Source) -> N
         assert (f" points<br>{said} |" in answer) == by_test
 
 
+def test_the_answer_says_how_often_the_same_folds_were_asked(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = ["mtsa_released.fused", "multi_head.sdpa"]
+    wide = {**COMMON, "width": 600}
+    here = on(
+        source,
+        compared("a", models=models, plan=planned("a.toml")),
+        compared("b", wide, models=models, plan=planned("b.toml")),
+    )
+    seeds, _ = declared.central(here)
+    assert "better on trec." in seeds
+    assert "<br>asked in 1 more design file |" in seeds
+    folds = [
+        replace(one, comparisons=tuple(replace(c, units="folds") for c in one.comparisons))
+        for one in here.conclusions
+    ]
+    monkeypatch.setattr(Source, "conclusions", folds)
+    said = "asked in 1 more design file, of the same folds"
+    answer, _ = declared.central(here)
+    assert f"better on trec ({said})." in answer
+    assert f"<br>{said} |" in answer
+
+
 def test_the_answer_says_on_which_texts_masks_leave_no_key(source: Source) -> None:
     models = ["mtsa.fused", "multi_head.sdpa"]
     records = compared("m", models=models, plan=planned("m.toml"), first=LOW, second=HIGH)
@@ -219,7 +244,7 @@ def test_a_counted_result_that_says_otherwise_stands_beside_the_one_that_decides
     answer, why = declared.central(here)
     assert _answers(answer) == [
         "| trec (accuracy) | better, +10.00 [+8.48, +11.52] points<br>wide.toml: worse, -10.00 "
-        "[-11.52, -8.48] points |  |  |"
+        "[-11.52, -8.48] points<br>asked in 2 more design files |  |  |"
     ]
     assert "| better<br>declared in wide.toml (common, width=600, top10k_100d_int8): -10.00" in why
     assert "more.toml" not in why, "it says the same"
@@ -281,7 +306,8 @@ def test_the_answer_tells_what_is_left_of_it_without_seen_examples_and_on_anothe
         assert (seen in why) == (seen in behind)
     else:
         beside = f"early.toml: better (not counted), {gain}; {'; '.join(changed)}"
-        assert row == f"| trec (accuracy) | exploratory: better, {gain}<br>{beside} |  |  |"
+        asked = "<br>asked in 1 more design file"
+        assert row == f"| trec (accuracy) | exploratory: better, {gain}<br>{beside}{asked} |  |  |"
         assert f"better (not counted); 14 and 10 steps; {'; '.join(changed)}<br>" in why
 
 
