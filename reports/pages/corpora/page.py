@@ -345,8 +345,9 @@ def beside(pages: Sequence[Corpora], place: Output) -> Shown:
             "differ from each other as the papers' do, but for dropout, which was tuned for each "
             "model there and is printed of MTSA alone: here all have its. Where the test set chose "
             "the epoch, as in the released programs, the same runs by dev's epoch stand behind the "
-            "gap: what is lost is no merit of a model. Unseen: the mean without test examples that "
-            "stand in the training set, where there are some and predictions are here."
+            "gap: what is lost is no merit of a model. MTSA says of its numbers on TREC that they "
+            "are of a dev set: in its program that is the test set. Unseen: the mean without test "
+            "examples that stand in the training set, where there are some and predictions are here."
         ),
         causes.section(machines, found, pages[0].source.conclusions, place),
         patience.section(machines, place),
