@@ -58,8 +58,9 @@ def bits_sentence(records: Iterable[Mapping[str, Any]]) -> str:
     return (
         f"Of {len(found)} implementations {counts['again']} give the same bits in "
         f"{found[0]['repeats']} repeats, values and gradients; {counts['batch']} do for a sample "
-        f"alone and in a batch, {counts['threads']} on one thread and on two, and of "
-        f"{len(compiled)} that were compiled {sum(r['compiled'] == 0 for r in compiled)}."
+        f"alone and in a batch, {counts['threads']} on one thread and on two; compiled, "
+        f"{sum(r['compiled'] == 0 for r in compiled)} of {len(compiled)} give those of the plain "
+        "call."
     )
 
 

@@ -347,7 +347,7 @@ def beside(pages: Sequence[Corpora], place: Output) -> Shown:
             "the epoch, as in the released programs, the same runs by dev's epoch stand behind the "
             "gap: what is lost is no merit of a model. MTSA says of its numbers on TREC that they "
             "are of a dev set: in its program that is the test set. Unseen: the mean without test "
-            "examples that stand in the training set, where there are some and predictions are here."
+            "examples that stand in the training set, where there are some and it is known."
         ),
         causes.section(machines, found, pages[0].source.conclusions, place),
         patience.section(machines, place),
