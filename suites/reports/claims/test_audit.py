@@ -182,6 +182,7 @@ def test_what_rounding_leaves_open_is_undecided() -> None:
     assert alone.answer == "reproduced"
     assert together.answer == "undecided"
     assert ".040 after Holm over 3" in together.reason
+    assert "allow a p of .008 to .034, which is .101 after Holm." in together.reason
 
 
 def test_an_average_within_rounding_is_right() -> None:

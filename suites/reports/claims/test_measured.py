@@ -89,7 +89,7 @@ def test_only_runs_of_one_recipe_are_compared() -> None:
     other = trained(BASE, SEEDS, width=600)
     v = accuracy([*ours, *other])
     assert v.wants_records
-    assert "attnbench compare mtsa_released multi_head --task trec" in v.reason
+    assert "attnbench compare mtsa_released multi_head --task trec --data DIR" in v.reason
 
 
 @pytest.mark.parametrize("turned", [False, True])
