@@ -130,7 +130,7 @@ def without_order(task: str, sides: Sequence[Sequence[Record]]) -> list[str]:
         return []
     size, means = of_order[0].options, [statistics.fmean(t[RELATIVE] for t in s) for s in tests]
     alone = knowing_the_sum(size["length"], size["k"])
-    if min(means) < ORDER * alone:
+    if 2 * size["k"] > size["length"] or min(means) < ORDER * alone:
         return []
     told = " and ".join(f"{mean:.2f}" for mean in means)
     return [f"neither shows to use order: {RELATIVE} {told}, by the sum of all tokens {alone:.2f}"]

@@ -65,6 +65,7 @@ def test_a_comparison_tells_that_neither_model_shows_to_use_order(task: str, alo
     assert not told(0.9 * alone, 1.0)
     assert not told(1.0, 0.9 * alone)
     assert not told(alone, 1.0, "trec")
+    assert not told(alone, 1.0, "mirrored_summation[k=13]"), "some tokens are in two products"
     every = [*runs("mtsa.fused", LOW, task), *runs(B, HIGH, task)]
     assert not warned("neither shows", judged(design(5, "mtsa.fused", task), every))
 
