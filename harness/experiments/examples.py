@@ -99,6 +99,11 @@ class ByExamples:
         return fmean(row[1 + side] for row in self.values) if self.values else math.nan
 
 
+def hanging(told: ByExamples | None) -> list[str]:
+    """That a verdict does not hold over seeds and test examples together, if so."""
+    return [HANGS] * (told is not None and told.hangs)
+
+
 def kept_of(found: Measured, said: Said) -> KeptPairs | None:
     """Read and count the predictions of a comparison; None where nothing is to be told.
 

@@ -267,20 +267,27 @@ def _trained_by(c: Comparison) -> set[str]:
     }
 
 
-def asked_again(one: Conclusion, every: Iterable[Conclusion]) -> list[str]:
-    """In which other design files its models stand against each other on a task: a line for each.
+def pair_of(c: Comparison) -> tuple[str, str, str]:
+    """Its two models, whatever computes them, and its task."""
+    return form_of(c.first), form_of(c.second), c.task
 
-    Whatever computes them; each has a family of its own.
-    """
-    plan = design_file(one.record)
+
+def asking(every: Iterable[Conclusion]) -> dict[tuple[str, str, str], list[str]]:
+    """In which design files two models stand against each other on a task; each has a family."""
     files: dict[tuple[str, str, str], dict[str, None]] = {}
     for family in every:
-        other = design_file(family.record)
-        for c in family.comparisons if other not in ("", plan) else ():
-            files.setdefault((form_of(c.first), form_of(c.second), c.task), {})[other] = None
+        if file := design_file(family.record):
+            for c in family.comparisons:
+                files.setdefault(pair_of(c), {})[file] = None
+    return {pair: list(some) for pair, some in files.items()}
+
+
+def asked_again(one: Conclusion, every: Iterable[Conclusion]) -> list[str]:
+    """In which other design files its pairs stand too: a line for each."""
+    plan, files = design_file(one.record), asking(every)
     by_files: dict[str, list[str]] = {}
     for c in one.comparisons:
-        if also := files.get((form_of(c.first), form_of(c.second), c.task)):
+        if also := [file for file in files.get(pair_of(c), ()) if file != plan]:
             by_files.setdefault(", ".join(also), []).append(f"{c.first} on {c.task}")
     return [
         f"{', '.join(models)}: asked in {also} too, each judged by itself: no p allows for others"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from operator import itemgetter
 from pathlib import Path
 
 from harness.experiments.allowed import one_word_told
 from harness.experiments.conclusion import Comparison, Conclusion
-from harness.experiments.examples import HANGS
+from harness.experiments.examples import hanging
 from harness.experiments.model import form_of
 from harness.experiments.over_tasks import (
     OVER_TASKS,
@@ -34,7 +34,7 @@ from harness.records.schema import run_keys
 from harness.train.task import gathered
 from reports.claims.declared import precedence_of, says_otherwise
 from reports.claims.verdict import Precedence
-from reports.core.against import better_forms, better_than, is_form
+from reports.core.against import asking, better_forms, better_than, is_form, pair_of
 from reports.core.page import Shown, remark, says, table, together
 from reports.core.recipes import trained_with, whole_words
 from reports.core.source import Source
@@ -82,9 +82,9 @@ WITHDRAWN = (
 def lists(source: Source) -> list[tuple[str, str]]:
     """Title and body of both: declared before its runs, and after some of them."""
     page, found = Experiments(source, PlainOutput()), []
+    notes = remark(HOURS), remark(withdrawn(source))
     for exploratory, title in TITLES.items():
         if page.rows(exploratory):
-            notes = remark(HOURS), remark(withdrawn(source))
             body = text_of(together(page.table(exploratory), *notes))
             found.append((title, f"{body}\n\n{_beside(page, exploratory)}"))
     return found
@@ -115,6 +115,7 @@ def central(source: Source) -> tuple[str, str]:
                 asked.setdefault(at, []).append((precedence_of(family, c, 0), c))
     order = sorted(asked, key=lambda at: (at[0].partition("[")[0], len(at[0]), at))
     best = {at: max(asked[at], key=itemgetter(0)) for at in order}
+    files = asking(source.conclusions)
     answers: dict[str, dict[str, str]] = {}
     decided: dict[str, list[str]] = {}
     rows = []
@@ -134,10 +135,11 @@ def central(source: Source) -> tuple[str, str]:
         }
         forms = ", ".join(said or f"not compared with {form}" for form, said in others.items())
         weak = [f"a weak baseline: {forms}"] * bool(better)
-        weak += [f"{NOTHING}: {said}" for said in _by_nothing(c, source)]
+        nothing = _by_nothing(c, source)
+        weak += [f"{NOTHING}: {said}" for said in nothing]
         by_test = [BEST_ON_TEST] * (BEST_ON_TEST in trained_with(c.runs))
         flaws = c.flaws * (c.said != c.verdict)
-        again = _asked_again(c, [one for _, one in asked[at]])
+        again = _asked_again(c, files.get(pair_of(c), ()))
         notes = filter(None, [_missing(c), *by_test, *flaws, *weak, *short, *again])
         of_task = answers.setdefault(c.task, {"task": _task(c), **dict.fromkeys(CENTRAL, "")})
         of_task[form_of(c.first)] = Cell.of(
@@ -145,8 +147,8 @@ def central(source: Source) -> tuple[str, str]:
         )
         if c.verdict in DECIDED and not (c.exploratory or c.flaws):
             caveats = [*["a weak baseline"] * bool(better), *filter(None, others.values())]
-            caveats += [f"{NOTHING}, is better too"] * bool(_by_nothing(c, source))
-            caveats += [*by_test, *_limits(c), *_hanging(c), *_unseen_verdict(c)]
+            caveats += [f"{NOTHING}, is better too"] * bool(nothing)
+            caveats += [*by_test, *_limits(c), *hanging(c.examples), *_unseen_verdict(c)]
             caveats += again * (c.units != "seeds")
             where = c.task + f" ({'; '.join(caveats)})" * bool(caveats)
             decided.setdefault(form_of(c.first), []).append(f"{c.verdict} on {where}")
@@ -171,12 +173,12 @@ def _beside_it(
     says otherwise. At length, and in short.
     """
     told = [*_limits(c), *_unseen(c)]
-    short = [*told, *_hanging(c)]
+    short = [*told, *hanging(c.examples)]
     for of_it, one in every:
         enough = of_it.enough and of_it.early and of_it.planned
         if not (says_otherwise(of_it, one, c) or (enough and not rank.early)):
             continue
-        file, changed = design_file(one.design), [*_unseen(one), *_hanging(one)]
+        file, changed = design_file(one.design), [*_unseen(one), *hanging(one.examples)]
         by, found = ", ".join(trained_with(one.runs)), one.unit.told(one.difference)
         said = "; ".join([one.said, *one.flaws, *changed])
         told.append(f"declared in {file} ({by}): {found}, {said}")
@@ -210,11 +212,6 @@ def _unseen_verdict(c: Comparison) -> list[str]:
     return [f"{UNSEEN} {c.as_said(c.examples.verdict)}"]
 
 
-def _hanging(c: Comparison) -> list[str]:
-    """That the verdict does not hold over seeds and test examples together."""
-    return [HANGS] * (c.examples is not None and c.examples.hangs)
-
-
 def _untold(c: Comparison) -> list[str]:
     """That nothing is known of it without such examples, where there may be some."""
     known = c.examples is not None and c.examples.verdict
@@ -244,12 +241,11 @@ def _by_nothing(c: Comparison, source: Source) -> list[str]:
     return [] if best is None else [f"{_said(best)}, {best.unit.told(best.difference)}"]
 
 
-def _asked_again(c: Comparison, every: Iterable[Comparison]) -> list[str]:
+def _asked_again(c: Comparison, files: Collection[str]) -> list[str]:
     """In how many more design files its two models stand against each other on its task."""
-    others = {design_file(one.design) for one in every} - {design_file(c.design), ""}
-    files = f"{len(others)} more design file{'s' * (len(others) > 1)}"
+    more = len({*files} - {design_file(c.design)})
     same = ", of the same folds" * (c.units != "seeds")
-    return [f"asked in {files}{same}"] * bool(others)
+    return [f"asked in {more} more design file{'s' * (more > 1)}{same}"] * bool(more)
 
 
 def _missing(c: Comparison) -> str:

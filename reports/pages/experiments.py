@@ -10,7 +10,7 @@ from typing import Any
 
 from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.costs import hours_of
-from harness.experiments.examples import HANGS
+from harness.experiments.examples import HANGS, hanging
 from harness.experiments.preregistration import design_file
 from harness.experiments.replicates import counts_of, further, pairs_of
 from harness.experiments.tables import (
@@ -190,7 +190,7 @@ def _with_reasons(c: Comparison) -> str:
 
 def _hanging(conclusion: Conclusion) -> str:
     """Of several verdicts which hang on this test set; empty where none does."""
-    found = [c for c in conclusion.comparisons if c.examples and c.examples.hangs]
+    found = [c for c in conclusion.comparisons if hanging(c.examples)]
     told = ", ".join(f"{c.first} on {c.task} ({c.verdict})" for c in found)
     return f"{HANGS}: {told}" if told else ""
 

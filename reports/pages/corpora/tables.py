@@ -10,7 +10,7 @@ from typing import Any
 
 from harness.experiments.conclusion import Conclusion
 from harness.experiments.estimate import sought
-from harness.experiments.examples import HANGS
+from harness.experiments.examples import hanging
 from harness.experiments.replicates import EXPLORATORY
 from harness.experiments.tables import DETECTABLE, NEEDED
 from harness.experiments.warnings import NOT_COUNTED
@@ -90,9 +90,8 @@ def differences(found: Sequence[Against], margins: Mapping[str, float]) -> Saved
     flat, rows = [], []
     for one in found:
         d, open_, own, verdict = one.difference, None, one.declared, one.verdict
-        hangs = own is not None and own.examples is not None and own.examples.hangs
         flaws = one.flaws if verdict.endswith(NOT_COUNTED) else ()
-        reasons = "; ".join([*flaws, *[HANGS] * hangs])
+        reasons = "; ".join([*flaws, *hanging(own.examples if own else None)])
         adjusted = math.nan if math.isnan(d.p) else one.adjusted_p  # one pair has no p
         if own is not None:
             open_ = own.sought

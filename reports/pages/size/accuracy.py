@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from harness.experiments.conclusion import Comparison, Conclusion
-from harness.experiments.examples import HANGS
+from harness.experiments.examples import hanging
 from harness.experiments.preregistration import design_file
 from harness.experiments.replicates import EXPLORATORY, counts_of
 from reports.core import recipes
@@ -74,7 +74,7 @@ def verdict_cell(c: Comparison, before: str = "", behind: str = "") -> Cell:
         What stands there in the same line.
     """
     first = f"{EXPLORATORY}: " if c.exploratory else ""
-    why = [*c.flaws, *[HANGS] * bool(c.examples and c.examples.hangs)]
+    why = [*c.flaws, *hanging(c.examples)]
     notes = ("; ".join(why),) if why else ()
     return Cell.of(f"{before}{first}{c.said}{behind}", notes=notes)
 

@@ -281,6 +281,13 @@ def test_a_mean_is_told_without_seen_test_examples_where_predictions_are_kept() 
     assert mean_cell(mine, [told(some)]) == mine.text, "of the other runs it is not known"
     whole = f"{mine.text}, 72.00 unseen"
     assert mean_cell(mine, [told(some), told(rest)]) == whole, "of two families"
+    again_there = [{**r, "key": f"{r['key']} there", "task": "cr"} for r in mine.runs]
+    family_of_two = replace(mine, task="mtl16", runs=(*mine.runs, *again_there))
+    domains = [told(left, seen=0), told({r["key"]: 0.8 for r in again_there})]
+    shown = f"{family_of_two.text}, 76.00 unseen"
+    assert mean_cell(family_of_two, domains) == shown, "the mean of two domains"
+    assert mean_cell(family_of_two, [*domains, domains[0]]) == shown, "each run once"
+    assert mean_cell(family_of_two, [domains[0], told(left)]) == family_of_two.text
     assert mean_cell(mine, [told(left, seen=0)]) == mine.text
     assert mean_cell(mine, [told({**left, mine.runs[0]["key"]: math.nan})]) == mine.text
     assert mean_cell(mine, [told(some, seen=0), told(rest)]) == whole
