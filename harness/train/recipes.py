@@ -46,9 +46,9 @@ PARTS = (
     "mtsa_released[source2token=false]",
 )
 """Of MTSA without one of them, tried with as many (``plans/tuning-parts.toml``)."""
-ABLATIONS = (*PARTS, "disa[direction=diagonal]", "additive")
-"""Tried with as many, and described by themselves: a mean over the mechanisms would count their
-whole models several times."""
+ABLATIONS = (*PARTS, "disa[direction=diagonal]", "additive", "resa[policy=iterative]")
+"""Tried with as many (the last by ``plans/tuning-sampling.toml``), and described by themselves: a
+mean over the mechanisms would count their whole models several times."""
 
 
 def tried(more: int, *models: str) -> Mapping[str, int]:

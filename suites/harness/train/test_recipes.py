@@ -390,7 +390,7 @@ def test_tuning_budgets_are_equal() -> None:
     parts = "".join(
         f" mtsa_released[{one}=false]" for one in ("directional", "token2token", "source2token")
     )
-    ablations = f"{parts} disa[direction=diagonal] additive"
+    ablations = f"{parts} disa[direction=diagonal] additive resa[policy=iterative]"
     for name, models, count in (
         ("trec", f"{published}{forms} biblosa_released{transformers}{ablations}", 10),
         ("sick_relatedness", published + forms + parts, 14),

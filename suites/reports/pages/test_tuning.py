@@ -380,10 +380,10 @@ def test_ablations_are_described_by_themselves(tmp_path: Path) -> None:
     assert (left, first, second.others) == ([], the_only(whole), ())
     assert (second.title, second.mechanisms) == ("trec, ablations", [*ABLATIONS])
     found = tuning.judged(second)
-    # Three of the five are one model's: no spread of them is that of models.
-    assert [(len(j.singles), j.verdict) for j in found] == [(5, "descriptive only")]
+    # Three of the six are one model's: no spread of them is that of models.
+    assert [(len(j.singles), j.verdict) for j in found] == [(6, "descriptive only")]
     assert tuning.sentence(second, found) == (
-        "trec, ablations: 5 ablations, 2 recipes each; 10 recipes each with those that have no "
+        "trec, ablations: 6 ablations, 2 recipes each; 10 recipes each with those that have no "
         "record here, by accuracy on the dev split (seed 100). They are described only, and "
         "trained as their whole models are."
     )
