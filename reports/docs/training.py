@@ -8,6 +8,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from harness.experiments.conclusion import Comparison
+from harness.experiments.examples import HANGS, hanging
 from harness.experiments.model import form_of
 from harness.experiments.preregistration import design_file
 from harness.profile import load_profile
@@ -30,6 +31,8 @@ DECLARED = (
     f"before it was run in families of at most {FEW}, every seed or fold and 95 % t-intervals; "
     "behind each model its design file"
 )
+MARK = "*"
+"""Behind what is told apart on one test set."""
 TIES = "What can't be told apart over corpora"
 """Needs no table to be told."""
 
@@ -116,7 +119,8 @@ def figures(source: Source) -> dict[str, tuple[Figure, str]]:
     if panels := _declared(source):
         figure = forests(
             panels,
-            "bars: 95 % t-intervals; grey: undecided, practically equal, or not counted",
+            "bars: 95 % t-intervals; grey: undecided, practically equal, or not counted; "
+            f"{MARK}: {HANGS}",
             names=2.4,
         )
         found["declared"] = (footed(figure, where), DECLARED)
@@ -140,6 +144,7 @@ def _declared(source: Source) -> list[Panel]:
             of.setdefault(at, c)
             name = f"{form_of(c.first)}, {Path(design_file(one.record)).stem}"
             look, decided = mechanism_of(c.first), c.said in APART
+            name += MARK * bool(decided and hanging(c.examples))
             lines.setdefault(at, {})[name] = Line.of(name, look, d, c.unit.scale, decided=decided)
     panels = []
     for (task, baseline), some in sorted(lines.items()):

@@ -14,7 +14,7 @@ from harness.experiments.conclusion import Comparison
 from harness.experiments.examples import ByExamples
 from harness.train.task import tasks_named
 from reports.core.source import Source
-from reports.docs import declared, reached
+from reports.docs import declared, reached, training
 from reports.docs.plain import text_of
 from suites.reports.conftest import on
 from suites.support.comparisons import HIGH, LOW, A, B, family, run
@@ -292,6 +292,10 @@ def test_the_answer_tells_what_is_left_of_it_without_seen_examples_and_on_anothe
         for one in here.conclusions
     ]
     monkeypatch.setattr(Source, "conclusions", told_of)
+    (figure, _) = training.figures(here)["declared"]
+    assert figure.axes[0].get_yticklabels()[0].get_text() == (
+        "mtsa_released, early*" if counted and hangs else "mtsa_released, early"
+    )
     answer, why = declared.central(here)
     (row,) = _answers(answer)
     gain, seen = "+10.00 [+8.48, +11.52] points", "without seen test examples"
