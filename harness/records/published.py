@@ -140,13 +140,11 @@ def _without(
         raise UsageError(f"{folder} has no run {min(strange)} to withdraw; name others")
     designs = [r for r in records if r["kind"] in ("design", "family")]
     gone = {
-        str(record["key"]): str(record.get("question"))
-        for record in designs
-        if run_keys(record) & {*withdrawn}
+        str(record["key"]): _asked(record) for record in designs if run_keys(record) & {*withdrawn}
     }
     for record in designs:
         # Of one question the newest declaration is told: an older one would stand up again.
-        if record["key"] not in gone and record.get("question") in gone.values():
+        if record["key"] not in gone and _asked(record) in gone.values():
             raise UsageError(
                 f"{folder} also asks by {record['key']} what is withdrawn: {record['question']}; "
                 "withdraw its runs too"
@@ -159,6 +157,11 @@ def _without(
         elif not {record.get("key"), record.get("design")} & gone.keys():
             kept.append(record)
     return kept
+
+
+def _asked(declared: Mapping[str, Any]) -> tuple[str, str]:
+    """The question of a declaration, and the machine whose runs answer it."""
+    return str(declared.get("question")), str(declared.get("fingerprint"))
 
 
 def _short(record: Mapping[str, Any], said: frozenset[str]) -> dict[str, Any]:

@@ -120,6 +120,9 @@ def test_of_a_run_that_is_withdrawn_nothing_but_that_it_was_made(tmp_path: Path)
     assert journal.read(tmp_path / "again").records == [first, *others], again
     with pytest.raises(UsageError, match="no run q to withdraw; name others"):
         pack(tmp_path / "all", tmp_path / "published", withdrawn=["x", "q"])
+    write({**design("there", "y", "z", question="of-x"), "fingerprint": "another machine"})
+    pack(tmp_path / "all", tmp_path / "published", withdrawn=["x"])
+    assert "there" in [r["key"] for r in journal.read(tmp_path / "published").records]
     write(design("older", "y", "z", question="of-x"))
     with pytest.raises(UsageError, match="also asks by older what is withdrawn: of-x; withdraw"):
         pack(tmp_path / "all", tmp_path / "published", withdrawn=["x"])
