@@ -36,9 +36,12 @@ def unseen(model: ModelRuns, conclusions: Iterable[Conclusion]) -> float | None:
     """Mean of its test metric without test examples that stand in the training set.
 
     None where there are none, or where of a run neither predictions were kept nor numbers without
-    them: as comparisons of its runs tell, each of some.
+    them: as comparisons of its runs tell, each of some, and the records that have numbers.
     """
-    keys, told, seen = {run["key"] for run in model.runs}, dict[str, float](), False
+    keys = {run["key"] for run in model.runs}
+    of = {run["key"]: run["unseen"] for run in model.runs if run.get("unseen")}
+    told = {key: float(one["test"].get(model.metric, math.nan)) for key, one in of.items()}
+    seen = any(one["seen"] for one in of.values())
     every = [c.examples for family in conclusions for c in family.comparisons if c.examples]
     for examples in every:
         found = {key: examples.by_run[key] for key in keys & examples.by_run.keys()}
