@@ -281,10 +281,12 @@ def test_a_mean_is_told_without_seen_test_examples_where_predictions_are_kept() 
     assert mean_cell(mine, [told(some)]) == mine.text, "of the other runs it is not known"
     whole = f"{mine.text}, 72.00 unseen"
     assert mean_cell(mine, [told(some), told(rest)]) == whole, "of two families"
-    kept_of = {k: {"examples": 9, "seen": 1, "test": {mine.metric: v}} for k, v in some.items()}
-    noted = tuple({**r, "unseen": kept_of.get(r["key"])} for r in mine.runs)
+    kept_of = {k: {"examples": 9, "seen": 1, "test": {mine.metric: v}} for k, v in left.items()}
+    noted = tuple({**r, "unseen": kept_of[r["key"]]} for r in mine.runs)
+    assert mean_cell(replace(mine, runs=noted), []) == whole, "of records that have numbers"
+    noted = tuple({**r, "unseen": kept_of[r["key"]] if r["key"] in few else None} for r in noted)
     numbered = replace(mine, runs=noted)
-    assert mean_cell(numbered, [told(rest)]) == whole, "of records that have numbers"
+    assert mean_cell(numbered, [told(rest)]) == whole
     assert mean_cell(numbered, []) == mine.text
     again_there = [{**r, "key": f"{r['key']} there", "task": "cr"} for r in mine.runs]
     family_of_two = replace(mine, task="mtl16", runs=(*mine.runs, *again_there))
