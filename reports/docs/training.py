@@ -32,7 +32,7 @@ DECLARED = (
     "behind each model its design file"
 )
 MARK = "*"
-"""Behind what is told apart on one test set."""
+"""Behind a model whose verdict hangs on its test set."""
 TIES = "What can't be told apart over corpora"
 """Needs no table to be told."""
 
