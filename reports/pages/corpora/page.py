@@ -147,7 +147,7 @@ class Corpora(DevicePage):
                 f"Of each task by the recipe that most models have{others}. "
                 "Mean over seeds or folds, standard deviation in parentheses; unseen: the mean "
                 "without test examples that stand in the training set, where there are some and "
-                "predictions are here. Bold, exploratory: the highest mean, where its difference "
+                "it is known. Bold, exploratory: the highest mean, where its difference "
                 f"to the runner-up is significant (paired{family}) and counted, each model by its "
                 "own recipe. Which seeds and folds: the CSV."
             ),
